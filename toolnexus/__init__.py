@@ -1,0 +1,133 @@
+"""Stream a language model with tools, and see it live: one loop, sync and async.
+
+    from toolnexus import SyncClient, Toolkit, tool
+
+Start at `SyncClient` and `AsyncClient`; `StreamEvent` lists what a run tells, `RunResult` what it leaves.
+"""
+
+from ._core.wire.openai_messages import from_openai, to_openai
+from ._io.async_stream import AsyncEventStream
+from ._io.sync_stream import EventStream
+from .async_client import AsyncClient
+from .cancel import Cancel
+from .errors import (
+    AnswerMismatchError,
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    AuthenticationError,
+    BadRequestError,
+    ConfigurationError,
+    ConflictError,
+    ConversationConflictError,
+    DeadlineExceededError,
+    InternalServerError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProtocolError,
+    RateLimitError,
+    RunCancelledError,
+    StoreError,
+    StreamInterruptedError,
+    ToolnexusError,
+)
+from .events import (
+    DoneEvent,
+    PendingEvent,
+    ReasoningEvent,
+    StreamEvent,
+    TextEvent,
+    ToolCallEvent,
+    ToolResultEvent,
+    UsageEvent,
+    event_from_dict,
+    event_from_json,
+    event_to_dict,
+    event_to_json,
+)
+from .limits import Limits
+from .messages import (
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from .results import RunResult, ToolCallRecord, Usage
+from .stores import ConversationStore, MemoryStore
+from .suspension import Answer, Pending, Request, RequestCall, pending
+from .sync_client import SyncClient
+from .tool import Tool, ToolContext, ToolResult
+from .tools.function import define_tool, tool
+from .tools.toolkit import Toolkit
+
+__all__ = [
+    "APIConnectionError",
+    "APIStatusError",
+    "APITimeoutError",
+    "Answer",
+    "AnswerMismatchError",
+    "AsyncClient",
+    "AsyncEventStream",
+    "AuthenticationError",
+    "BadRequestError",
+    "Cancel",
+    "ConfigurationError",
+    "ConflictError",
+    "ConversationConflictError",
+    "ConversationStore",
+    "DeadlineExceededError",
+    "DoneEvent",
+    "EventStream",
+    "ImagePart",
+    "InternalServerError",
+    "Limits",
+    "MemoryStore",
+    "Message",
+    "NotFoundError",
+    "OpaquePart",
+    "OverloadedError",
+    "Part",
+    "Pending",
+    "PendingEvent",
+    "PermissionDeniedError",
+    "ProtocolError",
+    "RateLimitError",
+    "ReasoningEvent",
+    "ReasoningPart",
+    "Request",
+    "RequestCall",
+    "RunCancelledError",
+    "RunResult",
+    "StoreError",
+    "StreamEvent",
+    "StreamInterruptedError",
+    "SyncClient",
+    "TextEvent",
+    "TextPart",
+    "Tool",
+    "ToolCallEvent",
+    "ToolCallPart",
+    "ToolCallRecord",
+    "ToolContext",
+    "ToolResult",
+    "ToolResultEvent",
+    "ToolResultPart",
+    "Toolkit",
+    "ToolnexusError",
+    "Usage",
+    "UsageEvent",
+    "define_tool",
+    "event_from_dict",
+    "event_from_json",
+    "event_to_dict",
+    "event_to_json",
+    "from_openai",
+    "pending",
+    "to_openai",
+    "tool",
+]

@@ -1,0 +1,75 @@
+"""Keeping a transcript fit to be sent: every call with exactly one result, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ..messages import Message, ToolCallPart, ToolResultPart
+from ..tool import ToolResult
+
+NOT_RUN = "The call was not run: the run ended before."
+UNKNOWN_OUTCOME = "The outcome of the call is unknown: the run ended while it was running."
+NOT_ANSWERED = "The call waited for an answer that did not come; the conversation went on without it."
+
+
+def result_part(call: ToolCallPart, result: ToolResult) -> ToolResultPart:
+    """A tool's result as the part that answers `call`."""
+    return ToolResultPart(call.id, call.name, result.parts, result.is_error)
+
+
+def closing_result(call: ToolCallPart) -> ToolResultPart:
+    """The explicit error result of a call that never got one of its own."""
+    if call.request is not None:
+        text = NOT_ANSWERED
+    elif call.state == "started":
+        text = UNKNOWN_OUTCOME
+    else:
+        text = NOT_RUN
+    return result_part(call, ToolResult(text, is_error=True))
+
+
+def balanced(messages: Iterable[Message]) -> list[Message]:
+    """`messages` with one result for each call, in the order of the calls, right behind their message.
+
+    A missing result is made up as an explicit error, an orphan or second one is left out, and so is a message
+    without parts. Ids are matched within one turn only: some providers use them again in the next.
+    """
+    out: list[Message] = []
+    waiting: dict[str, ToolCallPart] = {}
+    found: dict[str, ToolResultPart] = {}
+
+    def close() -> None:
+        out.extend(Message("tool", (found.get(id) or closing_result(call),)) for id, call in waiting.items())
+        waiting.clear()
+        found.clear()
+
+    for message in messages:
+        if message.role == "tool":
+            for part in message.parts:
+                if isinstance(part, ToolResultPart) and part.id in waiting:
+                    found.setdefault(part.id, part)
+            continue
+        close()
+        if message.parts:
+            out.append(message)
+        waiting.update((call.id, call) for call in message.tool_calls)
+    close()
+    return out
+
+
+def closed(messages: Sequence[Message]) -> list[Message]:
+    """`balanced`, and with no call left open or waiting: what a new prompt may follow."""
+    return [_finished(message) if message.role == "assistant" else message for message in balanced(messages)]
+
+
+def _finished(message: Message) -> Message:
+    if all(call.state == "finished" and call.request is None for call in message.tool_calls):
+        return message
+    return Message(
+        message.role,
+        (
+            replace(part, state="finished", request=None) if isinstance(part, ToolCallPart) else part
+            for part in message.parts
+        ),
+    )

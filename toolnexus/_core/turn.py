@@ -1,0 +1,280 @@
+"""One model response while it is put together: blocks in the order in which they began.
+
+A wire reader reports what it finds, in no provider's words; the turn makes the events that the user
+sees, keeps what the transcript needs, and knows whether the response is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ..errors import ProtocolError
+from ..events import ReasoningEvent, StreamEvent, TextEvent
+from ..limits import Limits
+from ..messages import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
+from ..results import Usage
+from .payload import UnreadableArguments, parse_arguments, well_formed
+
+CUT_REASONS = frozenset({"length", "content_filter", "refusal"})
+"""Finish reasons after which no tool of the response runs, whatever calls it holds."""
+
+LINGER_S = 5.0
+"""How long we read on after the finish reason, for usage and the end mark."""
+DRAIN_S = 0.1
+"""How long we wait for the end of the body after the end mark, so that the connection can be used again."""
+
+
+class Pieces:
+    """Text that grows by deltas, joined in blocks: 200,000 single pieces would cost 15 MB, blocks of 512 cost 4."""
+
+    __slots__ = ("_blocks", "_pieces")
+
+    def __init__(self) -> None:
+        self._blocks: list[str] = []
+        self._pieces: list[str] = []
+
+    def append(self, piece: str) -> None:
+        self._pieces.append(piece)
+        if len(self._pieces) >= 512:
+            self._blocks.append("".join(self._pieces))
+            self._pieces.clear()
+
+    def __str__(self) -> str:
+        return "".join((*self._blocks, *self._pieces))
+
+
+@dataclass(slots=True, eq=False)
+class TextDraft:
+    text: Pieces = field(default_factory=Pieces)
+
+
+@dataclass(slots=True, eq=False)
+class ReasoningDraft:
+    text: Pieces = field(default_factory=Pieces)
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What the provider wants back with it, by its own names."""
+
+
+@dataclass(slots=True, eq=False)
+class CallDraft:
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+    size: int = 0
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_whole_arguments(self) -> bool:
+        """Whether the arguments so far are a whole object. Not a reason to run the call: only a hint on what follows."""
+        if not self.pieces or not self.pieces[-1].rstrip().endswith("}"):
+            return False
+        try:
+            parse_arguments(self.arguments)
+        except UnreadableArguments:
+            return False
+        return True
+
+    @property
+    def arguments(self) -> str:
+        """The argument text, without two habits of known servers that are no part of it.
+
+        An exact `{}` as a placeholder before the object, and the whole object once more at the finish.
+        """
+        pieces = [piece for piece in self.pieces if piece]
+        if len(pieces) > 1 and pieces[0] == "{}" and pieces[1].lstrip().startswith("{"):
+            del pieces[0]
+        if len(pieces) > 1 and pieces[-1].startswith("{") and pieces[-1] == "".join(pieces[:-1]):
+            del pieces[-1]
+        return "".join(pieces)
+
+
+@dataclass(slots=True, eq=False)
+class OpaqueDraft:
+    data: dict[str, Any]
+
+
+Draft = TextDraft | ReasoningDraft | CallDraft | OpaqueDraft
+D = TypeVar("D", TextDraft, ReasoningDraft, CallDraft, OpaqueDraft)
+
+
+class Turn:
+    """A response in the making."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.events: list[StreamEvent] = []
+        """What the user is to see next; whoever takes them empties the list."""
+        self.shown = False
+        """Whether any event of this response was made: from then on it cannot be asked for again."""
+        self.drafts: list[Draft] = []
+        self.usage: Usage | None = None
+        self.finish_reason: str | None = None
+        self.complete = False
+        """The protocol says that nothing of the answer is missing."""
+        self.ended = False
+        """The protocol's own end mark came: nothing after it counts."""
+        self._limits = limits
+        self._calls = 0
+        self._half: tuple[TextDraft | ReasoningDraft, str] | None = None  # half of a surrogate pair, held back
+
+    # -- facts from the wire reader
+
+    def text_received(self, delta: str, draft: TextDraft | None = None) -> TextDraft:
+        """Text of the answer; it goes on with `draft`, or with the last block if that is text."""
+        if draft is None:
+            last = self.drafts[-1] if self.drafts else None
+            draft = last if isinstance(last, TextDraft) else self._open(TextDraft())
+        if not delta.isascii() or self._half:
+            delta = self._whole(draft, delta)
+        if delta:
+            draft.text.append(delta)
+            self.events.append(TextEvent(delta))
+            self.shown = True
+        return draft
+
+    def reasoning_received(self, delta: str, draft: ReasoningDraft | None = None) -> ReasoningDraft:
+        """Thinking; it goes on with `draft`, or with the last block if that is thinking."""
+        if draft is None:
+            last = self.drafts[-1] if self.drafts else None
+            draft = last if isinstance(last, ReasoningDraft) else self._open(ReasoningDraft())
+        if not delta.isascii() or self._half:
+            delta = self._whole(draft, delta)
+        if delta:
+            draft.text.append(delta)
+            self.events.append(ReasoningEvent(delta))
+            self.shown = True
+        return draft
+
+    def call_opened(self) -> CallDraft:
+        """A tool call began; the reader fills in the draft's `id`, `name` and `extra`."""
+        self._calls += 1
+        if self._calls > self._limits.tool_calls_per_turn:
+            raise ProtocolError(
+                f"more than {self._limits.tool_calls_per_turn} tool calls in one response (Limits.tool_calls_per_turn)"
+            )
+        return self._open(CallDraft())
+
+    def arguments_received(self, draft: CallDraft, piece: str) -> None:
+        """The next piece of a call's argument text."""
+        draft.size += len(piece)
+        if draft.size > self._limits.tool_args_bytes:
+            raise ProtocolError(
+                f"the arguments of tool call {draft.name!r} exceed {self._limits.tool_args_bytes} bytes "
+                "(Limits.tool_args_bytes)"
+            )
+        draft.pieces.append(piece)
+
+    def block_received(self, data: dict[str, Any]) -> OpaqueDraft:
+        """A block that only its provider understands."""
+        return self._open(OpaqueDraft(data))
+
+    def usage_reported(self, usage: Usage) -> None:
+        """Token counts of this response so far; a later value replaces an earlier one, an unknown one does not."""
+        old = self.usage or Usage()
+        self.usage = Usage(
+            prompt_tokens=_latest(usage.prompt_tokens, old.prompt_tokens),
+            completion_tokens=_latest(usage.completion_tokens, old.completion_tokens),
+            total_tokens=_latest(usage.total_tokens, old.total_tokens),
+            cached_tokens=_latest(usage.cached_tokens, old.cached_tokens),
+            cache_write_tokens=_latest(usage.cache_write_tokens, old.cache_write_tokens),
+            reasoning_tokens=_latest(usage.reasoning_tokens, old.reasoning_tokens),
+            raw=({**(old.raw[0] if old.raw else {}), **(usage.raw[0] if usage.raw else {})},),
+        )
+
+    def finish_reported(self, reason: str) -> None:
+        """Why the response ends. A later word replaces an earlier one, but never one that says it was cut."""
+        if self.finish_reason not in CUT_REASONS:
+            self.finish_reason = reason
+
+    # -- what came of it
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds to wait for more bytes in all; `None` as long as the answer is not complete."""
+        if self.ended:
+            return DRAIN_S
+        return LINGER_S if self.complete else None
+
+    @property
+    def text(self) -> str:
+        """The answer's text so far."""
+        return "".join(str(draft.text) for draft in self.drafts if isinstance(draft, TextDraft))
+
+    def closed(self) -> None:
+        """No more bytes will come: what was held back is let go."""
+        if self._half:
+            draft, _ = self._half
+            self._half = None
+            event = TextEvent("\ufffd") if isinstance(draft, TextDraft) else ReasoningEvent("\ufffd")
+            draft.text.append(event.delta)
+            self.events.append(event)
+            self.shown = True
+
+    def parts(self, origin: str, nonce: str) -> tuple[Part, ...]:
+        """The response as parts of a message, empty ones left out.
+
+        Args:
+            origin: Who wrote it, for what only that provider understands.
+            nonce: Makes invented call ids unlike those of other responses.
+        """
+        return tuple(self._parts(origin, nonce))
+
+    def _parts(self, origin: str, nonce: str) -> Iterator[Part]:
+        seen: set[str] = set()
+        for draft in self.drafts:
+            match draft:
+                case TextDraft(text):
+                    if str(text):
+                        yield TextPart(str(text))
+                case ReasoningDraft(text, extra):
+                    if str(text) or extra:
+                        yield ReasoningPart(str(text), origin, extra)
+                case OpaqueDraft(data):
+                    yield OpaquePart(data, origin)
+                case CallDraft():
+                    # Some servers send no id, or one for several calls: then nobody could tell the results apart.
+                    id = draft.id if draft.id and draft.id not in seen else f"call_{nonce}{len(seen)}"
+                    seen.add(id)
+                    yield _call_part(draft, id, origin)
+
+    def _open(self, draft: D) -> D:
+        self.drafts.append(draft)
+        return draft
+
+    def _whole(self, draft: TextDraft | ReasoningDraft, delta: str) -> str:
+        """`delta` fit to be shown: half of a surrogate pair at its end waits for the other half."""
+        if self._half:
+            waiting, half = self._half
+            if waiting is draft:
+                self._half = None
+                delta = half + delta
+            elif delta:
+                self.closed()
+        if delta and "\ud800" <= delta[-1] <= "\udbff":
+            self._half = (draft, delta[-1])
+            delta = delta[:-1]
+        return well_formed(delta)
+
+
+def _call_part(draft: CallDraft, id: str, origin: str) -> ToolCallPart:
+    raw = draft.arguments
+    try:
+        if not draft.name:
+            raise UnreadableArguments("the call has no name")
+        args, error = parse_arguments(raw), None
+    except UnreadableArguments as unreadable:
+        args, error = {}, str(unreadable)
+    return ToolCallPart(
+        id=id,
+        name=well_formed(draft.name),
+        args=args,
+        raw=well_formed(raw) if error else None,
+        error=error,
+        origin=origin,
+        extra=draft.extra,
+    )
+
+
+def _latest(new: int | None, old: int | None) -> int | None:
+    return old if new is None else new

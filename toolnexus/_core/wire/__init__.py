@@ -1,0 +1,37 @@
+"""Wire formats: how one provider's style spells a request, and what its payloads mean.
+
+A format is a `Wire`. It says nothing about the loop: whether a response is complete, whether a call may
+run, whether a transcript is balanced is decided once, for all formats, in the rest of the core.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ..commands import ModelRequest
+from ..sse import ServerSentEvent
+from ..turn import Turn
+
+
+class Reader(Protocol):
+    """Reads one response into a `Turn`; made anew for each."""
+
+    def event_received(self, event: ServerSentEvent) -> None:
+        """Read one event of a streamed response."""
+
+    def reply_received(self, payload: dict[str, Any]) -> None:
+        """Read a whole response that was not streamed."""
+
+
+class Wire(Protocol):
+    """One style of API."""
+
+    @property
+    def path(self) -> str:
+        """Where requests go, behind the base URL."""
+
+    def body(self, request: ModelRequest) -> dict[str, Any]:
+        """The JSON body of a request."""
+
+    def reader(self, turn: Turn) -> Reader:
+        """A reader that reports to `turn`."""

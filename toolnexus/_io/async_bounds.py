@@ -1,0 +1,71 @@
+"""A run's bounds under asyncio: every wait of ours ends with them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from ..cancel import Cancel
+from .bounds import Bounds
+
+T = TypeVar("T")
+
+
+class AsyncBounds(Bounds):
+    """`Bounds` that can be waited for; made inside the event loop of the run."""
+
+    def __init__(self, cancel: Cancel | None, deadline: float | None) -> None:
+        super().__init__(cancel, deadline)
+        loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = loop.create_future()
+        """Done as soon as the run was cancelled."""
+
+        def set_over() -> None:
+            if not self.over.done():
+                self.over.set_result(None)
+
+        def cancelled() -> None:  # in whichever thread cancels
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(set_over)
+
+        self.cancel.add_callback(cancelled)
+
+    async def wait(self, awaitable: Awaitable[T]) -> T:
+        """Wait for `awaitable`, but no longer than the run may go on.
+
+        Raises:
+            RunCancelledError, DeadlineExceededError: The run is over; `awaitable` was cancelled and has ended.
+        """
+        self.check()
+        task = asyncio.ensure_future(awaitable)
+        try:
+            remaining = self.remaining
+            await asyncio.wait(
+                {task, self.over},
+                timeout=None if remaining == math.inf else remaining,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if not task.done():
+                self.check()
+            return await task
+        finally:
+            await end_tasks({task})
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, unless the run ends before."""
+        await self.wait(asyncio.sleep(seconds))
+
+
+async def end_tasks(tasks: set[asyncio.Future[T]]) -> None:
+    """Cancel what still runs and wait until it has ended; its results and errors are not wanted."""
+    unfinished = {task for task in tasks if not task.done()}
+    for task in unfinished:
+        task.cancel()
+    if unfinished:
+        await asyncio.wait(unfinished)
+    for task in unfinished:
+        if not task.cancelled():
+            task.exception()  # looked at, so that asyncio does not report it as lost

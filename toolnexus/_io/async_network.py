@@ -1,0 +1,297 @@
+"""Connections of our own, below httpx, for asyncio: cancelled anywhere, they are closed at once and nothing leaks.
+
+httpcore's pool loses a slot for ever when a task is cancelled at the wrong await. Here a connection belongs to one
+exchange until its response is closed, and is dropped by `abort()`, which waits for nothing and so cannot be
+cancelled itself. The number of connections is not limited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+import httpcore
+import httpx
+
+from .bounds import Patience
+
+_KEEPALIVE_S = 60.0
+_HIGH_WATER = 256 * 1024
+"""Bytes that may wait to be read before the server is made to wait: a slow consumer slows the reader down."""
+
+
+class LineProtocol(asyncio.Protocol):
+    """Bytes of one connection, on their way from the event loop to whoever reads."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.is_over = False
+        """The peer is through, or the connection is lost."""
+        self._buffer = bytearray()
+        self._error: Exception | None = None
+        self._paused = False
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+
+    # -- called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if len(self._buffer) > _HIGH_WATER and not self._paused and self.transport is not None:
+            self._paused = True
+            self.transport.pause_reading()
+        _wake(self._reader)
+
+    def eof_received(self) -> bool:
+        self.is_over = True
+        _wake(self._reader)
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_over = True
+        self._error = exc
+        _wake(self._reader)
+        _wake(self._writer)
+
+    def pause_writing(self) -> None:
+        self._writer = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        _wake(self._writer)
+        self._writer = None
+
+    # -- called by the stream
+
+    @property
+    def is_readable(self) -> bool:
+        return bool(self._buffer) or self.is_over
+
+    async def read(self, max_bytes: int, timeout: float | None) -> bytes:
+        if not self.is_readable:
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await _wait(self._reader, timeout, httpcore.ReadTimeout)
+            finally:
+                self._reader = None
+        if self._buffer:
+            data = bytes(self._buffer[:max_bytes])
+            del self._buffer[:max_bytes]
+            if self._paused and len(self._buffer) <= _HIGH_WATER // 2 and self.transport is not None:
+                self._paused = False
+                self.transport.resume_reading()
+            return data
+        if self._error is not None:
+            raise httpcore.ReadError(str(self._error)) from None
+        return b""
+
+    async def write(self, data: bytes, timeout: float | None) -> None:
+        if self.transport is None or self.transport.is_closing():
+            raise httpcore.WriteError("the connection is closed")
+        self.transport.write(data)
+        if self._writer is not None:
+            await _wait(self._writer, timeout, httpcore.WriteTimeout)
+            if self._error is not None:
+                raise httpcore.WriteError(str(self._error)) from None
+
+
+def _wake(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)
+
+
+async def _wait(future: asyncio.Future[None], timeout: float | None, error: type[Exception]) -> None:
+    """Wait for `future`, without a task: this is on the path of every read."""
+    if timeout is None:
+        await future
+        return
+
+    def too_late() -> None:
+        if not future.done():
+            future.set_exception(error())
+
+    handle = future.get_loop().call_later(timeout, too_late)
+    try:
+        await future
+    finally:
+        handle.cancel()
+
+
+class AsyncLine(httpcore.AsyncNetworkBackend):
+    """The network of one connection: it knows the exchange that uses it, and can be dropped at once."""
+
+    def __init__(self) -> None:
+        self._protocol = LineProtocol()
+        self._loop = asyncio.get_running_loop()
+        self.patience: Patience | None = None
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,  # Any: as httpcore declares it
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            async with asyncio.timeout(self.timeout(timeout)):
+                await self._loop.create_connection(
+                    lambda: self._protocol, host, port, happy_eyeballs_delay=0.25, interleave=1
+                )
+        except TimeoutError:
+            raise httpcore.ConnectTimeout from None
+        except OSError as error:
+            raise httpcore.ConnectError(str(error)) from None
+        return AsyncLineStream(self, self._protocol)
+
+    def timeout(self, timeout: float | None) -> float | None:
+        return timeout if self.patience is None else self.patience.timeout(timeout)
+
+    def abort(self) -> None:
+        """Drop the connection now; whoever waits for it is told. From the loop's own thread."""
+        transport = self._protocol.transport
+        if transport is not None and not self._loop.is_closed():
+            transport.abort()
+
+    def interrupt(self) -> None:
+        """`abort`, from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the connection with it
+            self._loop.call_soon_threadsafe(self.abort)
+
+
+class AsyncLineStream(httpcore.AsyncNetworkStream):
+    def __init__(self, line: AsyncLine, protocol: LineProtocol) -> None:
+        self._line = line
+        self._protocol = protocol
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return await self._protocol.read(max_bytes, self._line.timeout(timeout))
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if buffer:
+            await self._protocol.write(buffer, self._line.timeout(timeout))
+
+    async def aclose(self) -> None:
+        self._line.abort()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        protocol = self._protocol
+        assert protocol.transport is not None
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._line.timeout(timeout)):
+                transport = await loop.start_tls(
+                    protocol.transport, protocol, ssl_context, server_hostname=server_hostname
+                )
+        except TimeoutError:
+            self._line.abort()
+            raise httpcore.ConnectTimeout from None
+        except OSError as error:  # ssl.SSLError is one
+            raise httpcore.ConnectError(str(error)) from None
+        protocol.transport = transport
+        return self
+
+    def get_extra_info(self, info: str) -> Any:  # Any: as httpcore declares it
+        if info == "is_readable":  # of an idle connection: the server has closed it
+            return self._protocol.is_readable
+        return self._protocol.transport.get_extra_info(info) if self._protocol.transport is not None else None
+
+
+class AsyncDirectTransport(httpx.AsyncBaseTransport):
+    """Sends requests to one origin, in one event loop, each over a connection that is its alone until the response is closed."""
+
+    def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
+        self._ssl_context = ssl_context
+        self._idle: list[tuple[httpcore.AsyncHTTPConnection, AsyncLine]] = []
+        self._closed = False
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        core_request = httpcore.Request(
+            method=request.method,
+            url=httpcore.URL(
+                scheme=request.url.raw_scheme,
+                host=request.url.raw_host,
+                port=request.url.port,
+                target=request.url.raw_path,
+            ),
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
+        connection, line = self._take(core_request.url.origin)
+        patience: Patience = request.extensions["patience"]
+        line.patience = patience
+        unlink = patience.bounds.cancel.add_callback(line.interrupt)
+        try:
+            response = await connection.handle_async_request(core_request)
+        except BaseException:
+            unlink()
+            line.abort()
+            raise
+        return httpx.Response(
+            response.status,
+            headers=response.headers,
+            stream=_AsyncResponseStream(self, connection, line, response, unlink),
+            extensions={**response.extensions, "patience": patience},
+        )
+
+    def _take(self, origin: httpcore.Origin) -> tuple[httpcore.AsyncHTTPConnection, AsyncLine]:
+        while self._idle:
+            connection, line = self._idle.pop()
+            if connection.is_available() and not connection.has_expired():
+                return connection, line
+            line.abort()
+        line = AsyncLine()
+        connection = httpcore.AsyncHTTPConnection(
+            origin, ssl_context=self._ssl_context, keepalive_expiry=_KEEPALIVE_S, network_backend=line
+        )
+        return connection, line
+
+    def give_back(self, connection: httpcore.AsyncHTTPConnection, line: AsyncLine) -> None:
+        """Keep the connection for the next request if nothing is left on it, else drop it."""
+        line.patience = None
+        if connection.is_idle() and not self._closed:
+            self._idle.append((connection, line))
+        else:
+            line.abort()
+
+    async def aclose(self) -> None:
+        self._closed = True
+        for _, line in self._idle:
+            line.abort()
+        self._idle.clear()
+
+
+class _AsyncResponseStream(httpx.AsyncByteStream):
+    def __init__(
+        self,
+        transport: AsyncDirectTransport,
+        connection: httpcore.AsyncHTTPConnection,
+        line: AsyncLine,
+        response: httpcore.Response,
+        unlink: Callable[[], None],
+    ) -> None:
+        self._transport = transport
+        self._connection = connection
+        self._line = line
+        self._response = response
+        self._unlink = unlink
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._response.stream:  # type: ignore[union-attr]  # httpcore types it for both worlds at once
+            yield part
+
+    async def aclose(self) -> None:
+        self._unlink()
+        try:
+            await self._response.aclose()
+        finally:
+            self._transport.give_back(self._connection, self._line)

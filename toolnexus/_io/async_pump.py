@@ -1,0 +1,112 @@
+"""An exchange over a caller's `httpx.AsyncClient`, or a proxy, that a cancel cannot break.
+
+httpcore's pool loses a slot for ever when a request is cancelled at some of its awaits. So a task of ours talks to
+httpx; nobody cancels it from outside. The reader is told to stop and leaves at once; the task closes its own
+response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import httpx
+
+from .async_bounds import end_tasks
+from .bounds import Patience
+
+_WAITING_READS = 4
+"""Reads that may wait for a slow consumer before the pump stops reading."""
+
+_tasks: set[asyncio.Task[None]] = set()  # the loop keeps weak references only
+
+
+class Pump:
+    """One exchange: `await head()`, then `await read()` until it gives `b""`; `close()` in any case."""
+
+    def __init__(self, client: httpx.AsyncClient, request: httpx.Request, patience: Patience) -> None:
+        loop = asyncio.get_running_loop()
+        self._client = client
+        self._request = request
+        self._patience = patience
+        self._head: asyncio.Future[httpx.Response] = loop.create_future()
+        self._stop: asyncio.Future[None] = loop.create_future()
+        self._reads: deque[bytes | Exception] = deque()
+        self._changed: asyncio.Future[None] = loop.create_future()
+        self._unlink = patience.bounds.cancel.add_callback(lambda: loop.call_soon_threadsafe(self._wake))
+        task = loop.create_task(self._run())
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+
+    async def head(self) -> httpx.Response:
+        """The reply's head; its body must be read through `read`."""
+        while not self._head.done():
+            await self._wait(None)
+        return self._head.result()
+
+    async def read(self, idle: float | None) -> bytes:
+        """The next bytes; `idle` is the longest silence, in seconds."""
+        while not self._reads:
+            await self._wait(idle)
+        item = self._reads.popleft()
+        self._wake()
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    def close(self) -> None:
+        """Stop; the task closes the response and ends by itself."""
+        self._unlink()
+        if not self._stop.done():
+            self._stop.set_result(None)
+        if self._head.done() and not self._head.cancelled():
+            self._head.exception()
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, self._changed.get_loop().create_future()
+        if not changed.done():
+            changed.set_result(None)
+
+    async def _wait(self, idle: float | None) -> None:
+        """Wait until something has changed, within the run's bounds."""
+        self._patience.bounds.check()
+        timeout = self._patience.timeout(idle)
+        done, _ = await asyncio.wait({self._changed}, timeout=timeout)
+        if not done:
+            self._patience.bounds.check()
+            raise httpx.ReadTimeout("")
+
+    async def _run(self) -> None:
+        try:
+            response = await self._client.send(self._request, stream=True, follow_redirects=False)
+        except Exception as error:  # a caller's client may raise what it likes; the reader sorts it out
+            self._head.set_exception(error)
+            self._wake()
+            return
+        try:
+            self._head.set_result(response)
+            self._wake()
+            await self._copy(response)
+        finally:
+            await response.aclose()
+
+    async def _copy(self, response: httpx.Response) -> None:
+        body = response.aiter_bytes() if "content-encoding" in response.headers else response.aiter_raw()
+        while not self._stop.done():
+            read = asyncio.ensure_future(anext(body, b""))
+            try:
+                await asyncio.wait({read, self._stop}, return_when=asyncio.FIRST_COMPLETED)
+                if not read.done():
+                    return
+                item: bytes | Exception = read.result()
+            except Exception as error:
+                item = error
+            finally:
+                await end_tasks({read})  # a read is the one place where a cancel does no harm (measured)
+            self._reads.append(item)
+            self._wake()
+            if not item or isinstance(item, Exception):
+                return
+            while len(self._reads) >= _WAITING_READS and not self._stop.done():
+                await asyncio.wait({self._changed, self._stop}, return_when=asyncio.FIRST_COMPLETED)

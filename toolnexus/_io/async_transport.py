@@ -1,0 +1,187 @@
+"""One request and its reply over httpx, for the async world."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import httpx
+
+from ..config import ClientConfig
+from ..errors import ToolnexusError
+from .async_network import AsyncDirectTransport
+from .async_pump import Pump
+from .bounds import Bounds, Patience
+from .request import (
+    encode,
+    environment_proxies,
+    hidden_query,
+    key_headers,
+    request_headers,
+    shared_ssl_context,
+    url_with_query,
+)
+from .translation import FOREIGN, translate
+
+
+class AsyncTransport:
+    """Opens responses: with a client of ours, or with the caller's `http_client`."""
+
+    def __init__(self, config: ClientConfig, http_client: httpx.AsyncClient | None) -> None:
+        self._config = config
+        self._given = http_client
+        self._own: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._guard: AsyncGenerator[None, None] | None = None
+        # Only our own network survives a cancel anywhere; the rest of httpx is kept at arm's length.
+        self._pumps = http_client is not None or any(proxy for _, proxy in environment_proxies())
+
+    async def open(self, body: dict[str, Any], bounds: Bounds) -> AsyncResponse:
+        """Send a request and wait for the head of the reply.
+
+        Raises:
+            ToolnexusError: No reply came; trying again is the caller's affair.
+        """
+        bounds.check()
+        patience = Patience(bounds)
+        client = self._given or await self._client()
+        request = self._request(client, body, patience)
+        if not self._pumps:
+            try:
+                response = await client.send(request, stream=True, follow_redirects=False)
+            except FOREIGN as error:
+                raise self.error(error, bounds) from None
+            return AsyncResponse(self, response, patience, None)
+        pump = Pump(client, request, patience)
+        try:
+            return AsyncResponse(self, await pump.head(), patience, pump)
+        except FOREIGN as error:
+            pump.close()
+            raise self.error(error, bounds) from None
+        except BaseException:
+            pump.close()
+            raise
+
+    def error(self, error: Exception, bounds: Bounds) -> ToolnexusError:
+        """Our error for one of the HTTP stack: the run's own end first, if that is what broke the connection."""
+        return bounds.exceeded() or translate(error, self._config.url)
+
+    def _request(self, client: httpx.AsyncClient, body: dict[str, Any], patience: Patience) -> httpx.Request:
+        config = self._config
+        extensions: dict[str, Any] = {"patience": patience}
+        url = httpx.URL(config.url)
+        if self._given is not None:
+            hidden = hidden_query(config, client)
+            url, extensions = (url, {**extensions, **hidden}) if hidden else (url_with_query(config), extensions)
+        timeouts = client.timeout if self._given is not None and not config.timeout_given else config.timeouts
+        extensions["timeout"] = {
+            "connect": patience.timeout(timeouts.connect),
+            "read": patience.timeout(timeouts.read),
+            "write": patience.timeout(timeouts.write),
+            "pool": patience.timeout(timeouts.pool),
+        }
+        headers = request_headers(config, with_key=self._given is not None)
+        return client.build_request("POST", url, content=encode(body), headers=headers, extensions=extensions)
+
+    async def _client(self) -> httpx.AsyncClient:
+        """Our client for the running event loop; a client may be used in several, one after the other."""
+        loop = asyncio.get_running_loop()
+        if self._own is None or self._loop is not loop:
+            context = shared_ssl_context() if self._config.url.startswith("https:") else None
+            self._own, self._loop = self._build(context), loop
+            # A loop ends its async generators when it shuts down, as asyncio.run does, and with this one our client.
+            self._guard = _close_at_shutdown(self._own)
+            await anext(self._guard)
+        return self._own
+
+    def _build(self, context: ssl.SSLContext | None) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            transport=AsyncKeyedTransport(self._config, AsyncDirectTransport(context)),
+            mounts={
+                pattern: AsyncKeyedTransport(
+                    self._config,
+                    httpx.AsyncHTTPTransport(
+                        proxy=proxy, verify=shared_ssl_context(), limits=httpx.Limits(max_connections=None)
+                    ),
+                )
+                if proxy
+                else None
+                for pattern, proxy in environment_proxies()
+            },
+        )
+
+    async def aclose(self) -> None:
+        """Close our connections; a caller's `http_client` stays as it is."""
+        guard, self._guard, self._own = self._guard, None, None
+        if guard is not None and self._loop is asyncio.get_running_loop():
+            await guard.aclose()
+
+
+async def _close_at_shutdown(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        await client.aclose()
+
+
+class AsyncResponse:
+    """A reply whose body is read piece by piece."""
+
+    def __init__(
+        self, transport: AsyncTransport, response: httpx.Response, patience: Patience, pump: Pump | None
+    ) -> None:
+        self._transport = transport
+        self._response = response
+        self._patience = patience
+        self._pump = pump
+        self._idle: float | None = response.request.extensions["timeout"]["read"]
+        if pump is None:
+            self._body = response.aiter_bytes() if "content-encoding" in response.headers else response.aiter_raw()
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = {k.lower(): v for k, v in response.headers.items()}
+
+    async def read(self, patience: float | None) -> bytes:
+        """The next bytes of the body; `b""` at its end.
+
+        Args:
+            patience: Seconds to wait in all, from the first time it is given; `None` for the idle timeout.
+        """
+        if patience is not None:
+            self._patience.shorten(patience)
+        try:
+            if self._pump is not None:
+                return await self._pump.read(self._idle)
+            return await anext(self._body, b"")
+        except FOREIGN as error:
+            raise self._transport.error(error, self._patience.bounds) from None
+
+    async def aclose(self) -> None:
+        """Let go of the reply; its connection is used again if the whole body was read."""
+        if self._pump is not None:
+            self._pump.close()
+        else:
+            await self._response.aclose()
+
+
+class AsyncKeyedTransport(httpx.AsyncBaseTransport):
+    """Puts the key and the query on a copy of the request, below the place where httpx writes its log."""
+
+    def __init__(self, config: ClientConfig, transport: httpx.AsyncBaseTransport) -> None:
+        self._config = config
+        self._transport = transport
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await self._transport.handle_async_request(
+            httpx.Request(
+                request.method,
+                url_with_query(self._config),
+                headers=[*request.headers.raw, *key_headers(self._config)],
+                stream=request.stream,
+                extensions=request.extensions,
+            )
+        )
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()

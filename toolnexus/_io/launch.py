@@ -1,0 +1,197 @@
+"""From a call's arguments to the machine that runs it; the same for both clients."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from .._core.commands import ModelRequest
+from .._core.run import AgentRun, RunSetup
+from .._core.transcript import closed
+from .._core.wire import Wire
+from .._core.wire.openai import OpenAIWire
+from .._core.wire.openai_messages import from_openai
+from ..cancel import Cancel
+from ..config import ClientConfig, check_count, check_deadline, check_model, check_optional_text, check_params
+from ..errors import (
+    ConfigurationError,
+    DeadlineExceededError,
+    RunCancelledError,
+    StoreError,
+    ToolnexusError,
+)
+from ..messages import ImagePart, Message, TextPart
+from ..results import RunResult
+from ..tools.toolkit import Toolkit
+
+Prompt = str | Sequence[TextPart | ImagePart]
+History = Sequence[Message] | Sequence[Mapping[str, Any]]
+
+
+
+class CallOptions(TypedDict, total=False):
+    """What one call may set otherwise than its client."""
+
+    history: History | None
+    """Messages before the prompt: `Message` objects, or OpenAI-shaped dicts. Not together with `id`."""
+    cancel: Cancel | None
+    """Ends the run from outside."""
+    deadline: float | None
+    """Seconds for the whole run."""
+    max_turns: int | None
+    request_params: Mapping[str, Any] | None
+    """Laid over those of the client."""
+    model: str | None
+    system_prompt: str | None
+
+
+_WIRES: dict[str, Wire] = {"openai": OpenAIWire()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """The checked arguments of one call."""
+
+    config: ClientConfig
+    prompt: Message
+    toolkit: Toolkit
+    id: str | None
+    history: tuple[Message, ...]
+    cancel: Cancel | None
+    deadline: float | None
+    max_turns: int
+    params: Mapping[str, Any]
+    model: str
+    system_prompt: str | None
+    stream: bool
+    can_wait: bool
+
+    @classmethod
+    def create(
+        cls,
+        config: ClientConfig,
+        prompt: Prompt,
+        toolkit: Toolkit | None,
+        id: str | None,
+        options: CallOptions,
+        *,
+        stream: bool,
+        can_wait: bool,
+    ) -> Call:
+        """Check the arguments of a call; what is left out is the client's.
+
+        Raises:
+            ConfigurationError: One of them cannot work.
+        """
+        unknown = sorted(options.keys() - CallOptions.__annotations__.keys())
+        if unknown:
+            raise TypeError(f"unexpected keyword arguments {unknown}; a call takes {sorted(CallOptions.__annotations__)}")
+        if toolkit is not None and not isinstance(toolkit, Toolkit):
+            raise ConfigurationError(
+                f"toolkit: expected a Toolkit, got {type(toolkit).__name__}; wrap tools as Toolkit(tool, ...)"
+            )
+        history, cancel, deadline = options.get("history"), options.get("cancel"), options.get("deadline")
+        max_turns, model, system_prompt = options.get("max_turns"), options.get("model"), options.get("system_prompt")
+        if cancel is not None and not isinstance(cancel, Cancel):
+            raise ConfigurationError(f"cancel: expected a Cancel, got {type(cancel).__name__}")
+        if id is not None and history is not None:
+            raise ConfigurationError("history: cannot be given together with id=, whose conversation is the history")
+        return cls(
+            config=config,
+            prompt=_prompt(prompt),
+            toolkit=toolkit if toolkit is not None else Toolkit(),
+            id=_conversation_id(id),
+            history=_history(history),
+            cancel=cancel,
+            deadline=config.deadline if deadline is None else check_deadline(deadline),
+            max_turns=config.max_turns if max_turns is None else check_count("max_turns", max_turns, minimum=1),
+            params={**config.request_params, **check_params(options.get("request_params"))},
+            model=config.model if model is None else check_model(model),
+            system_prompt=check_optional_text("system_prompt", system_prompt) or config.system_prompt,
+            stream=stream,
+            can_wait=can_wait,
+        )
+
+    def begin(self, stored: Sequence[Message] | None) -> AgentRun:
+        """The machine for this call, on top of what the store has under its `id`."""
+        config = self.config
+        system = "\n\n".join(part for part in (self.system_prompt, self.toolkit.skills_prompt()) if part)
+        return AgentRun(
+            RunSetup(
+                wire=_WIRES[config.style],
+                origin=config.origin,
+                model=self.model,
+                messages=[*closed(stored or self.history), self.prompt],
+                nonce=secrets.token_hex(6),
+                system=system or None,
+                tools=self.toolkit.tools(),
+                params=self.params,
+                stream=self.stream,
+                max_turns=self.max_turns,
+                limits=config.limits,
+                conversation_id=self.id,
+                keeps=self.id is not None,
+                can_wait=self.can_wait,
+            )
+        )
+
+    def body(self, run: AgentRun, request: ModelRequest) -> dict[str, Any]:
+        """The request body, as the user wants it."""
+        body = run.body(request)
+        return body if self.config.body_transform is None else self.config.body_transform(body)
+
+    def failed(self, run: AgentRun, error: BaseException) -> RunResult:
+        """End the run after `error`, which gets the partial result and loses what is secret."""
+        aborted = not isinstance(error, Exception) or isinstance(error, (RunCancelledError, DeadlineExceededError))
+        result = run.abandon(aborted=aborted)
+        if isinstance(error, ToolnexusError):
+            error.result = result
+            self.config.redact(error)
+        return result
+
+
+@contextlib.contextmanager
+def store_errors(id: str, done: str) -> Iterator[None]:
+    """A store may fail as it likes; the caller gets a `StoreError`."""
+    try:
+        yield
+    except ToolnexusError:
+        raise
+    except Exception as error:
+        raise StoreError(f"conversation {id!r} could not be {done}: {type(error).__name__}: {error}") from error
+
+
+def _prompt(prompt: Prompt) -> Message:
+    expected = "prompt: expected a str, or a list of TextPart and ImagePart"
+    if isinstance(prompt, str):
+        return Message("user", prompt)
+    if isinstance(prompt, (bytes, Mapping)) or not isinstance(prompt, Sequence):
+        raise ConfigurationError(f"{expected}, got {type(prompt).__name__}")
+    wrong = next((part for part in prompt if not isinstance(part, (TextPart, ImagePart))), None)
+    if wrong is not None or not prompt:
+        raise ConfigurationError(f"{expected}, got {'an empty one' if not prompt else f'{wrong!r} in it'}")
+    return Message("user", prompt)
+
+
+def _conversation_id(id: str | None) -> str | None:
+    if id is not None and (not isinstance(id, str) or not id):
+        raise ConfigurationError(f"id: expected a conversation id, a str that is not empty, got {id!r}")
+    return id
+
+
+def _history(history: History | None) -> tuple[Message, ...]:
+    if history is None:
+        return ()
+    if isinstance(history, (str, bytes, Mapping)) or not isinstance(history, Sequence):
+        raise ConfigurationError(f"history: expected a list of messages, got {type(history).__name__}")
+    messages: list[Message] = []
+    for message in history:
+        messages += [message] if isinstance(message, Message) else []
+    if len(messages) == len(history):
+        return tuple(messages)
+    if messages or not all(isinstance(message, Mapping) for message in history):
+        raise ConfigurationError("history: expected either Message objects or dicts, one kind only")
+    return tuple(from_openai([message for message in history if isinstance(message, Mapping)]))

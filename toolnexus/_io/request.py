@@ -1,0 +1,81 @@
+"""What both transports put on the wire besides the body: headers, query, proxies, certificates."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import httpx
+
+from ..config import ClientConfig
+
+
+def encode(body: dict[str, Any]) -> bytes:
+    """The request body as bytes."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def request_headers(config: ClientConfig, *, with_key: bool) -> dict[str, str]:
+    """The headers of a request; those of the user win."""
+    headers = {
+        "accept": "text/event-stream, application/json",
+        # Proxies that compress hold small events back until a block is full.
+        "accept-encoding": "identity",
+        "content-type": "application/json",
+        "user-agent": f"toolnexus/{_version()}",
+        **(config.auth_headers() if with_key else {}),
+    }
+    given = {name.lower() for name in config.headers}
+    return {**{name: value for name, value in headers.items() if name not in given}, **config.headers}
+
+
+def key_headers(config: ClientConfig) -> list[tuple[bytes, bytes]]:
+    """The headers that carry the key, raw, less those that the user set."""
+    given = {name.lower() for name in config.headers}
+    return [(n.encode(), v.encode()) for n, v in config.auth_headers().items() if n not in given]
+
+
+def url_with_query(config: ClientConfig) -> httpx.URL:
+    """The endpoint with its query, which may hold secrets and is therefore not for any log."""
+    url = httpx.URL(config.url)
+    return url.copy_merge_params(dict(config.query)) if config.query else url
+
+
+def hidden_query(config: ClientConfig, client: httpx.Client | httpx.AsyncClient) -> dict[str, bytes] | None:
+    """The query as a request extension that httpx does not log; `None` where the client's transport knows none.
+
+    Source: httpcore, "Extensions", `target`. A caller's own transport (a mock, a recorder) looks at the URL.
+    """
+    transport = getattr(client, "_transport", None)
+    if config.query and isinstance(transport, (httpx.HTTPTransport, httpx.AsyncHTTPTransport)):
+        return {"target": url_with_query(config).raw_path}
+    return None
+
+
+@cache
+def _version() -> str:
+    try:
+        return version("toolnexus")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "0"
+
+
+@cache
+def shared_ssl_context() -> ssl.SSLContext:
+    """One context for all clients, made when the first one needs it: loading the certificates takes 20 ms."""
+    return httpx.create_ssl_context()
+
+
+def environment_proxies() -> Iterable[tuple[str, str | None]]:
+    """Proxies by URL pattern, from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`.
+
+    httpx reads these only when it makes the transport itself, and its reader is not public; a release that moves
+    it makes this import fail in the tests, not quietly ignore a proxy.
+    """
+    from httpx._utils import get_environment_proxies
+
+    return get_environment_proxies().items()

@@ -1,0 +1,180 @@
+"""Running tools for the sync world: each in a daemon thread, async ones on one private event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+from .._core.commands import ToolCall, ToolOutcome
+from ..cancel import Cancel
+from ..limits import Limits
+from .bounds import Bounds
+from .threads import DaemonThreads
+from .tool_calls import context_for, outcome, prepare, timed_out
+
+
+class SyncTools:
+    """Runs the calls of a turn side by side; lives as long as its client."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._threads = DaemonThreads("toolnexus-tool")
+        self._loop = LoopThread()
+
+    def run(self, calls: Sequence[ToolCall], bounds: Bounds, conversation_id: str | None) -> Iterator[ToolOutcome]:
+        """Run `calls` and give each outcome as soon as it is there.
+
+        Raises:
+            RunCancelledError, DeadlineExceededError: The run is over; what still runs is told, and its result dropped.
+            BaseException: What a tool raised that is no `Exception`, such as `KeyboardInterrupt`.
+        """
+        done: queue.SimpleQueue[tuple[ToolCall, ToolOutcome | BaseException] | None] = queue.SimpleQueue()
+        unlink = bounds.cancel.add_callback(lambda: done.put(None))
+        waiting = deque(calls)
+        running: dict[int, tuple[ToolCall, float, Cancel]] = {}
+        try:
+            while waiting or running:
+                bounds.check()
+                while waiting and len(running) < self._limits.parallel_tools:
+                    call = waiting.popleft()
+                    running[call.slot] = (call, time.monotonic(), self._start(call, bounds, conversation_id, done.put))
+                try:
+                    item = done.get(timeout=_until_next(running, bounds))
+                except queue.Empty:
+                    item = None
+                if item is not None:
+                    call, result = item
+                    if running.pop(call.slot, None) is None:
+                        continue  # it came after its timeout
+                    if isinstance(result, BaseException):
+                        raise result
+                    yield result
+                for call, began, cancel in [r for r in running.values() if _is_late(*r[:2])]:
+                    del running[call.slot]
+                    cancel.cancel()
+                    yield timed_out(call, time.monotonic() - began)
+        finally:
+            unlink()
+            for _, _, cancel in running.values():
+                cancel.cancel()
+
+    def _start(
+        self,
+        call: ToolCall,
+        bounds: Bounds,
+        conversation_id: str | None,
+        report: Callable[[tuple[ToolCall, ToolOutcome | BaseException]], None],
+    ) -> Cancel:
+        """Start one call; `report` gets its outcome, in the call's thread.
+
+        Returns:
+            A switch for this call alone.
+        """
+        cancel = Cancel()
+        unlink = bounds.cancel.add_callback(cancel.cancel)
+        context = context_for(call, bounds, conversation_id, cancel)
+        variables = contextvars.copy_context()
+
+        def work() -> None:
+            began = time.monotonic()
+            try:
+                prepared = prepare(call, context)
+                if isinstance(prepared, ToolOutcome):
+                    report((call, prepared))
+                    return
+                try:
+                    value = prepared()
+                    if inspect.isawaitable(value):
+                        value = self._loop.run(value, contextvars.copy_context(), cancel)
+                except Exception as error:
+                    value = error
+                report((call, outcome(call, value, context, time.monotonic() - began)))
+            except BaseException as error:  # a KeyboardInterrupt of the tool's belongs to whoever started the run
+                report((call, error))
+            finally:
+                unlink()
+
+        self._threads.start(lambda: variables.run(work))
+        return cancel
+
+    def close(self) -> None:
+        """Let the threads end; a tool that still runs keeps its own, a daemon."""
+        self._threads.close()
+        self._loop.close()
+
+
+def _is_late(call: ToolCall, began: float) -> bool:
+    return call.tool.timeout is not None and time.monotonic() >= began + call.tool.timeout
+
+
+def _until_next(running: dict[int, tuple[ToolCall, float, Cancel]], bounds: Bounds) -> float | None:
+    """Seconds until the run or one of its calls is out of time."""
+    now = time.monotonic()
+    ends = [began + call.tool.timeout for call, began, _ in running.values() if call.tool.timeout is not None]
+    if bounds.expires is not None:
+        ends.append(bounds.expires)
+    return max(0.0, min(ends) - now) if ends else None
+
+
+class LoopThread:
+    """An event loop in a daemon thread, started when first needed; it outlives runs, as the tools' own resources may."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, awaitable: Awaitable[Any], variables: contextvars.Context, cancel: Cancel) -> Any:  # Any: a tool's value
+        """Await on the loop and give the result here; `cancel` cancels the task."""
+        loop = self._started()
+
+        async def main() -> Any:
+            return await awaitable
+
+        async def start() -> asyncio.Task[Any]:
+            return loop.create_task(main(), context=variables)
+
+        task = asyncio.run_coroutine_threadsafe(start(), loop).result()
+        finished = threading.Event()
+        loop.call_soon_threadsafe(task.add_done_callback, lambda _: finished.set())
+        unlink = cancel.add_callback(lambda: loop.call_soon_threadsafe(task.cancel))
+        try:
+            finished.wait()
+        finally:
+            unlink()
+        if task.cancelled():
+            raise RuntimeError("the tool was cancelled")
+        return task.result()
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=_serve, args=(self._loop,), name="toolnexus-loop", daemon=True).start()
+            return self._loop
+
+    def close(self) -> None:
+        """Cancel what runs on the loop and end it; does not wait."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()

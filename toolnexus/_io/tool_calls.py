@@ -1,0 +1,69 @@
+"""The parts of running a tool that know no world: getting a call ready, and making a result of what it gave."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from .._core.commands import ToolCall, ToolOutcome
+from ..cancel import Cancel
+from ..suspension import Pending
+from ..tool import ToolContext, ToolInputError, ToolResult
+from ..tools.output import failure, to_result
+from .bounds import Bounds
+
+logger = logging.getLogger("toolnexus")
+
+
+def context_for(call: ToolCall, bounds: Bounds, conversation_id: str | None, cancel: Cancel) -> ToolContext:
+    """What the tool may know about its call; `cancel` is the call's own switch."""
+    return ToolContext(
+        id=call.id,
+        name=call.tool.name,
+        turn=call.turn,
+        conversation_id=conversation_id,
+        answer=call.answer,
+        cancel=cancel,
+        expires=bounds.expires,
+        call_key=call.call_key,
+    )
+
+
+def prepare(call: ToolCall, context: ToolContext) -> Callable[[], Any] | ToolOutcome:  # Any: what the tool returns
+    """The call ready to be made, or its outcome where it must not be made now."""
+    try:
+        invoke = call.tool.bind(call.args, context)
+    except ToolInputError as error:
+        return ToolOutcome(call.slot, ToolResult(f"The call was not run: {error}", is_error=True))
+    try:
+        approval = call.tool.approval
+        asks = not call.approved and (approval(call.args) if callable(approval) else approval)
+    except Exception as error:
+        return outcome(call, error, context, 0.0)
+    if asks:
+        question = Pending(
+            prompt=f"Allow {call.tool.name} to run?",
+            kind="approval",
+            data={"name": call.tool.name, "args": call.args},
+        )
+        return ToolOutcome(call.slot, question, asks_approval=True)
+    return invoke
+
+
+def outcome(call: ToolCall, value: object, context: ToolContext, duration: float) -> ToolOutcome:
+    """The outcome of a call that gave `value`, or raised it."""
+    if isinstance(value, Exception):
+        logger.warning("tool %r failed", call.tool.name, exc_info=value)
+        result: ToolResult | Pending = failure(value, call.tool.name)
+    else:
+        result = to_result(value)
+    if isinstance(result, ToolResult) and context.metadata:
+        result = ToolResult(result.output, result.is_error, {**context.metadata, **result.metadata})
+    return ToolOutcome(call.slot, result, duration)
+
+
+def timed_out(call: ToolCall, duration: float) -> ToolOutcome:
+    """The outcome of a call that took longer than its tool may."""
+    text = f"The tool {call.tool.name!r} took longer than its timeout of {call.tool.timeout:g} s."
+    return ToolOutcome(call.slot, ToolResult(text, is_error=True), duration)

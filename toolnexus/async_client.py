@@ -1,0 +1,225 @@
+"""The client for asyncio."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+
+from ._io.launch import Call, CallOptions, Prompt
+from ._io.async_stream import AsyncEventStream
+from .config import ClientConfig, Style, TimeoutLike
+from .errors import ConfigurationError
+from .events import StreamEvent, TextEvent
+from .limits import Limits
+from .results import RunResult
+from .stores import ConversationStore, MemoryStore
+from .suspension import Answer, Request
+from .tools.toolkit import Toolkit
+
+if TYPE_CHECKING:
+    import httpx
+
+    from ._io.async_driver import AsyncWorld
+
+
+class AsyncClient:
+    """Runs agent turns against one endpoint, under asyncio.
+
+    Tasks may share a client, and several event loops may use it one after the other. Close it, or use it as an
+    async context manager.
+
+    Example:
+        async with AsyncClient(base_url="http://127.0.0.1:8080/v1", model="qwen3") as client:
+            async with client.stream("Weather in Chennai?", Toolkit(get_weather)) as events:
+                async for event in events:
+                    print(event)
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        style: Style = "openai",
+        base_url: str | None = None,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+        system_prompt: str | None = None,
+        max_turns: int = 10,
+        retries: int = 2,
+        retry_base: float = 0.5,
+        max_retry_after: float = 60,
+        timeout: float | TimeoutLike | None = None,
+        deadline: float | None = None,
+        wait_for: Callable[[Request], Answer | Awaitable[Answer]] | None = None,
+        store: ConversationStore | None = None,
+        request_params: Mapping[str, Any] | None = None,
+        body_transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        http_client: httpx.AsyncClient | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Configure a client; nothing is sent.
+
+        Args:
+            model: Sent verbatim.
+            style: The API that the endpoint speaks: `"openai"` posts to `{base_url}/chat/completions`.
+            base_url: Root of the endpoint; `None` takes `OPENAI_BASE_URL`, else the provider's own.
+            api_key: `None` takes `OPENAI_API_KEY` (`OPENROUTER_API_KEY` for OpenRouter); local servers need none.
+            headers: Added to every request.
+            query: Added to every request's URL.
+            system_prompt: Sent with every run, never part of a transcript.
+            max_turns: Model responses per run; then the run ends as `"incomplete"`.
+            retries: Further tries for each response of which nothing was shown yet.
+            retry_base: Seconds before the first retry; each further one waits twice as long, with jitter.
+            max_retry_after: Seconds that a service may ask us to wait.
+            timeout: Seconds of silence before a run fails; an `httpx.Timeout` sets connect, read and write alone;
+                `None` is connect 10, read 300, write 60.
+            deadline: Seconds for one whole run.
+            wait_for: Answers the requests of suspended tools, sync or async; without it such a run ends as `"pending"`.
+            store: Keeps conversations by id; `None` keeps them in memory.
+            request_params: Members of every request body; they win, and `None` removes one.
+            body_transform: Sees and may replace every request body.
+            http_client: Used in place of our own connections, for proxies, certificates or recording; not closed.
+            limits: Bounds on what a server or a tool may send.
+
+        Raises:
+            ConfigurationError: An argument cannot work.
+        """
+        self._config = ClientConfig.create(
+            base_url=base_url,
+            style=style,
+            model=model,
+            api_key=api_key,
+            headers=headers,
+            query=query,
+            system_prompt=system_prompt,
+            max_turns=max_turns,
+            retries=retries,
+            retry_base=retry_base,
+            max_retry_after=max_retry_after,
+            timeout=timeout,
+            deadline=deadline,
+            request_params=request_params,
+            body_transform=body_transform,
+            limits=limits,
+        )
+        if wait_for is not None and not callable(wait_for):
+            raise ConfigurationError(f"wait_for: expected a function, got {wait_for!r}")
+        self._wait_for = wait_for
+        self._store: ConversationStore = store if store is not None else MemoryStore()
+        if http_client is not None:
+            import httpx
+
+            if not isinstance(http_client, httpx.AsyncClient):
+                raise ConfigurationError(f"http_client: expected an httpx.AsyncClient, got {type(http_client).__name__}")
+        self._http_client = http_client
+        self._world: AsyncWorld | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<AsyncClient style={self._config.style!r} model={self._config.model!r} url={self._config.url!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a AsyncClient holds a key and connections; make a new one instead of copying or pickling it")
+
+    def stream(
+        self, prompt: Prompt, toolkit: Toolkit | None = None, id: str | None = None, **options: Unpack[CallOptions]
+    ) -> AsyncEventStream:
+        """A run as an async iterator, which goes on as its events are asked for.
+
+        Use it in an `async with` block when you may leave it before its end.
+
+        Args:
+            prompt: Text, or a list of `TextPart` and `ImagePart`.
+            id: The conversation to go on with, and to save to.
+
+        Raises:
+            ToolnexusError: While iterating: the run failed; `.result` has what was said and done.
+        """
+        return self._events(prompt, toolkit, id, options, stream=True)
+
+    async def run(self, prompt: Prompt, toolkit: Toolkit | None = None, **options: Unpack[CallOptions]) -> RunResult:
+        """The same run without streaming, for when nobody watches."""
+        return await self._finish(prompt, toolkit, None, options)
+
+    async def ask(
+        self,
+        prompt: Prompt,
+        toolkit: Toolkit | None = None,
+        id: str | None = None,
+        on_text: Callable[[str], object] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> RunResult:
+        """`run` with memory; with `on_text`, sync or async, it is streamed, and the text comes there piece by piece."""
+        if on_text is None:
+            return await self._finish(prompt, toolkit, id, options)
+        if not callable(on_text):
+            raise ConfigurationError(f"on_text: expected a function, got {on_text!r}")
+        async with self._events(prompt, toolkit, id, options, stream=True) as events:
+            async for event in events:
+                if type(event) is TextEvent:
+                    shown = on_text(event.delta)
+                    if inspect.isawaitable(shown):
+                        await shown
+            return events.result
+
+    def conversation_store(self) -> ConversationStore:
+        """The store in use."""
+        return self._store
+
+    async def aclose(self) -> None:
+        """Close connections and let threads end; may be called again. A caller's `http_client` stays open."""
+        self._closed = True
+        world, self._world = self._world, None
+        if world is not None:
+            await world.transport.aclose()
+            world.tools.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _events(
+        self, prompt: Prompt, toolkit: Toolkit | None, id: str | None, options: CallOptions, *, stream: bool
+    ) -> AsyncEventStream:
+        call = Call.create(
+            self._config, prompt, toolkit, id, options, stream=stream, can_wait=self._wait_for is not None
+        )
+        return AsyncEventStream(self._drive(call))
+
+    async def _drive(self, call: Call) -> AsyncGenerator[Sequence[StreamEvent], None]:
+        from ._io.async_driver import drive
+
+        async with aclosing(drive(call, self._get_world())) as batches:
+            async for events in batches:
+                yield events
+
+    async def _finish(self, prompt: Prompt, toolkit: Toolkit | None, id: str | None, options: CallOptions) -> RunResult:
+        async with self._events(prompt, toolkit, id, options, stream=False) as events:
+            async for _ in events:
+                pass
+            return events.result
+
+    def _get_world(self) -> AsyncWorld:
+        # httpx takes longer to import than all the rest: not before the first request.
+        from ._io.async_driver import AsyncWorld
+        from ._io.async_tools import AsyncTools
+        from ._io.async_transport import AsyncTransport
+
+        if self._closed:
+            raise RuntimeError("the client is closed")
+        if self._world is None:
+            self._world = AsyncWorld(
+                AsyncTransport(self._config, self._http_client),
+                AsyncTools(self._config.limits),
+                self._store,
+                self._wait_for,
+            )
+        return self._world

@@ -1,0 +1,312 @@
+"""What a client was configured with, checked once: endpoint, key, timeouts, parameters.
+
+Everything that can be refused is refused here, at construction, with the argument's name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn, Protocol
+from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
+
+from .errors import APIStatusError, ConfigurationError, ToolnexusError
+from .limits import Limits
+from .retry import RetryPolicy
+
+Style = Literal["openai"]
+
+_DEFAULT_BASE_URLS: dict[str, str] = {"openai": "https://api.openai.com/v1"}
+_BASE_URL_VARIABLES: dict[str, str] = {"openai": "OPENAI_BASE_URL"}
+_RESERVED_PARAMS = frozenset({"messages", "tools", "stream", "model"})
+_RESERVED_HEADERS = frozenset({"content-length", "transfer-encoding", "host", "connection"})
+
+
+class TimeoutLike(Protocol):
+    """What `httpx.Timeout` is, so that httpx need not be imported to say so."""
+
+    connect: float | None
+    read: float | None
+    write: float | None
+    pool: float | None
+
+
+class Secret:
+    """A string that shows up nowhere: not in `repr`, not in `vars`, not in a pickle."""
+
+    __slots__ = ("_reveal",)
+
+    def __init__(self, value: str) -> None:
+        self._reveal = lambda: value
+
+    def __repr__(self) -> str:
+        return "Secret('…')"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret cannot be pickled or copied")
+
+    def reveal(self) -> str:
+        """The string itself, for the one place that sends it."""
+        return self._reveal()
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds to wait; `None` waits for ever."""
+
+    connect: float | None = 10.0
+    read: float | None = 300.0
+    """Between two bytes, comments included. Models may think in silence for minutes."""
+    write: float | None = 60.0
+    pool: float | None = None
+    """For a free connection of the caller's own `http_client`; ours has no limit to wait for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """The checked arguments of a client."""
+
+    style: Style
+    url: str
+    """Where requests go, without a query."""
+    query: tuple[tuple[str, str], ...] = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    api_key: Secret | None
+    model: str
+    system_prompt: str | None
+    max_turns: int
+    retry: RetryPolicy
+    timeouts: Timeouts
+    timeout_given: bool
+    """Whether `timeouts` win over those of a caller's `http_client`."""
+    deadline: float | None
+    request_params: Mapping[str, Any]
+    body_transform: Callable[[dict[str, Any]], dict[str, Any]] | None
+    limits: Limits
+
+    @property
+    def origin(self) -> str:
+        """Whom this client talks to, as a name for what only that provider understands."""
+        return f"{self.style}:{urlsplit(self.url).netloc}"
+
+    def auth_headers(self) -> dict[str, str]:
+        """The headers that carry the key; made when a request is sent, kept nowhere."""
+        return {} if self.api_key is None else {"authorization": f"Bearer {self.api_key.reveal()}"}
+
+    def redact(self, error: ToolnexusError) -> None:
+        """Take the key out of an error: some services echo it."""
+        key = self.api_key.reveal() if self.api_key is not None else ""
+        if not key:
+            return
+        error.args = tuple(a.replace(key, "[redacted]") if isinstance(a, str) else a for a in error.args)
+        if isinstance(error, APIStatusError):
+            error.message = error.message.replace(key, "[redacted]")
+            error.body = error.body.replace(key, "[redacted]")
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        base_url: str | None,
+        style: str,
+        model: str,
+        api_key: str | None,
+        headers: Mapping[str, str] | None,
+        query: Mapping[str, str] | None,
+        system_prompt: str | None,
+        max_turns: int,
+        retries: int,
+        retry_base: float,
+        max_retry_after: float,
+        timeout: float | TimeoutLike | None,
+        deadline: float | None,
+        request_params: Mapping[str, Any] | None,
+        body_transform: Callable[[dict[str, Any]], dict[str, Any]] | None,
+        limits: Limits | None,
+    ) -> ClientConfig:
+        """Check the arguments of a client.
+
+        Raises:
+            ConfigurationError: One of them cannot work.
+        """
+        if style not in _DEFAULT_BASE_URLS:
+            raise ConfigurationError(f"style: expected one of {sorted(_DEFAULT_BASE_URLS)}, got {style!r}")
+        checked_style: Style = "openai"
+        url, url_query = _endpoint(checked_style, base_url)
+        if body_transform is not None and not callable(body_transform):
+            raise ConfigurationError(f"body_transform: expected a function of the body, got {body_transform!r}")
+        if limits is not None and not isinstance(limits, Limits):
+            raise ConfigurationError(f"limits: expected Limits(...), got {limits!r}")
+        return cls(
+            style=checked_style,
+            url=url,
+            query=(*url_query, *_query(query)),
+            headers=_headers(headers),
+            api_key=_api_key(checked_style, url, api_key),
+            model=check_model(model),
+            system_prompt=check_optional_text("system_prompt", system_prompt),
+            max_turns=check_count("max_turns", max_turns, minimum=1),
+            retry=RetryPolicy(
+                retries=check_count("retries", retries, minimum=0),
+                base=check_seconds("retry_base", retry_base, minimum=0.0),
+                max_retry_after=check_seconds("max_retry_after", max_retry_after, minimum=0.0),
+            ),
+            timeouts=_timeouts(timeout),
+            timeout_given=timeout is not None,
+            deadline=check_deadline(deadline),
+            request_params=check_params(request_params),
+            body_transform=body_transform,
+            limits=limits or Limits(),
+        )
+
+
+# -- checks that a single call shares with the constructor
+
+
+def check_model(model: object) -> str:
+    """A model's name, sent verbatim."""
+    if not isinstance(model, str) or not model.strip():
+        raise ConfigurationError(f"model: expected the name of a model, got {model!r}")
+    return model
+
+
+def check_optional_text(name: str, value: object) -> str | None:
+    """A str or `None`."""
+    if value is not None and not isinstance(value, str):
+        raise ConfigurationError(f"{name}: expected a str or None, got {type(value).__name__}")
+    return value
+
+
+def check_count(name: str, value: object, *, minimum: int) -> int:
+    """An int from `minimum` on."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+        raise ConfigurationError(f"{name}: expected an int of at least {minimum}, got {value!r}")
+    return value
+
+
+def check_seconds(name: str, value: object, *, minimum: float) -> float:
+    """A number of seconds from `minimum` on."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= minimum:
+        raise ConfigurationError(f"{name}: expected seconds, at least {minimum:g}, got {value!r}")
+    return float(value)
+
+
+def check_deadline(value: object) -> float | None:
+    """Seconds above 0, or `None`."""
+    if value is None:
+        return None
+    seconds = check_seconds("deadline", value, minimum=0.0)
+    if seconds == 0:
+        raise ConfigurationError("deadline: expected seconds above 0, or None for no deadline")
+    return seconds
+
+
+def check_params(params: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Members for the request body: JSON, and none of those that the loop itself fills in."""
+    if params is None:
+        return {}
+    if not isinstance(params, Mapping) or not all(isinstance(key, str) for key in params):
+        raise ConfigurationError(f"request_params: expected a dict with str keys, got {params!r}")
+    reserved = sorted(_RESERVED_PARAMS.intersection(params))
+    if reserved:
+        raise ConfigurationError(f"request_params: {reserved} are set by the client itself and cannot be given here")
+    try:
+        json.dumps(dict(params), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"request_params: expected JSON values: {error}") from None
+    return dict(params)
+
+
+# -- checks of the constructor alone
+
+
+def _endpoint(style: Style, base_url: str | None) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The URL that requests are posted to, and the query of `base_url`.
+
+    A trailing slash, a query string and the full address of the endpoint all work.
+    """
+    source = "base_url"
+    if base_url is None:
+        source = _BASE_URL_VARIABLES[style]
+        base_url = os.environ.get(source, "").strip() or _DEFAULT_BASE_URLS[style]
+    parts = _split_url(source, base_url)
+    path = parts.path.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
+    url = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+    return url, tuple(parse_qsl(parts.query, keep_blank_values=True))
+
+
+def _split_url(source: str, url: object) -> SplitResult:
+    expected = "expected a URL such as 'http://127.0.0.1:8080/v1'"
+    if not isinstance(url, str) or not url.isascii() or any(c <= " " or c == "\x7f" for c in url):
+        raise ConfigurationError(f"{source}: {expected}, got {url!r}")
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # parsed, and refused, when it is asked for
+    except ValueError as error:
+        raise ConfigurationError(f"{source}: {expected}: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError(f"{source}: {expected}, got {url!r}")
+    if "@" in parts.netloc:
+        raise ConfigurationError(f"{source}: a URL must not hold credentials; use api_key= or headers=")
+    return parts
+
+
+def _api_key(style: Style, url: str, api_key: str | None) -> Secret | None:
+    """The key; none at all is fine, local servers need none. A bad one is described, never shown."""
+    source = "api_key"
+    if api_key is None:
+        host = urlsplit(url).hostname or ""
+        is_openrouter = host == "openrouter.ai" or host.endswith(".openrouter.ai")
+        source = "OPENROUTER_API_KEY" if is_openrouter else "OPENAI_API_KEY"
+        api_key = os.environ.get(source, "").strip()  # a file that was read into a variable ends with a newline
+        if not api_key:
+            return None
+    if not isinstance(api_key, str):
+        raise ConfigurationError(f"{source}: expected a str, got {type(api_key).__name__}")
+    if not api_key.strip():
+        raise ConfigurationError(f"{source}: expected a key, got a blank string; leave it out if the server needs none")
+    if not api_key.isascii() or any(c < " " or c == "\x7f" for c in api_key) or api_key != api_key.strip():
+        raise ConfigurationError(
+            f"{source}: the key holds white space at an end, a control or a non-ASCII character, "
+            "which no HTTP header can carry; was it read from a file without strip()?"
+        )
+    return Secret(api_key)
+
+
+def _headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    if headers is None:
+        return {}
+    if not isinstance(headers, Mapping):
+        raise ConfigurationError(f"headers: expected a dict, got {type(headers).__name__}")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not name or not name.isascii() or any(c <= " " or c in ':"' for c in name):
+            raise ConfigurationError(f"headers: {name!r} is no header name")
+        if not isinstance(value, str) or not value.isascii() or any(c in "\r\n\0" for c in value):
+            raise ConfigurationError(f"headers[{name!r}]: expected ASCII text on one line")
+        if name.lower() in _RESERVED_HEADERS:
+            raise ConfigurationError(f"headers[{name!r}]: set by the HTTP library itself")
+    return dict(headers)
+
+
+def _query(query: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    if query is None:
+        return ()
+    if not isinstance(query, Mapping) or not all(isinstance(s, str) for item in query.items() for s in item):
+        raise ConfigurationError("query: expected a dict of str to str")
+    return tuple(query.items())
+
+
+def _timeouts(timeout: float | TimeoutLike | None) -> Timeouts:
+    if timeout is None:
+        return Timeouts()
+    if isinstance(timeout, (int, float)):
+        seconds = check_seconds("timeout", timeout, minimum=0.0)
+        if seconds == 0:
+            raise ConfigurationError("timeout: expected seconds above 0, or None for the defaults")
+        return Timeouts(read=seconds)
+    try:
+        return Timeouts(connect=timeout.connect, read=timeout.read, write=timeout.write, pool=timeout.pool)
+    except AttributeError:
+        raise ConfigurationError(f"timeout: expected seconds, httpx.Timeout or None, got {timeout!r}") from None

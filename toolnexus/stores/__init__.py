@@ -1,0 +1,21 @@
+"""Where conversations are kept between runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from ..messages import Message
+from .memory import MemoryStore
+
+__all__ = ["ConversationStore", "MemoryStore"]
+
+
+class ConversationStore(Protocol):
+    """A place for transcripts, by conversation id. Either method may be a coroutine under the async client."""
+
+    def get(self, id: str, /) -> list[Message] | None | Awaitable[list[Message] | None]:
+        """The transcript that was last saved under `id`; `None` if there is none."""
+
+    def save(self, id: str, messages: Sequence[Message], /) -> None | Awaitable[None]:
+        """Put `messages` in the place of what was saved under `id`."""

@@ -1,0 +1,244 @@
+"""The client for synchronous code."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
+
+from ._io.launch import Call, CallOptions, Prompt
+from ._io.sync_stream import EventStream
+from .config import ClientConfig, Style, TimeoutLike
+from .errors import ConfigurationError
+from .events import StreamEvent, TextEvent
+from .limits import Limits
+from .results import RunResult
+from .stores import ConversationStore, MemoryStore
+from .suspension import Answer, Request
+from .tools.toolkit import Toolkit
+
+if TYPE_CHECKING:
+    import httpx
+
+    from ._io.sync_driver import SyncWorld
+
+
+class SyncClient:
+    """Runs agent turns against one endpoint, in the caller's thread; no event loop is involved.
+
+    Threads may share a client. Close it, or use it as a context manager.
+
+    Example:
+        with SyncClient(base_url="http://127.0.0.1:8080/v1", model="qwen3") as client:
+            result = client.stream("Weather in Chennai?", Toolkit(get_weather), on_event=print)
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        style: Style = "openai",
+        base_url: str | None = None,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+        system_prompt: str | None = None,
+        max_turns: int = 10,
+        retries: int = 2,
+        retry_base: float = 0.5,
+        max_retry_after: float = 60,
+        timeout: float | TimeoutLike | None = None,
+        deadline: float | None = None,
+        wait_for: Callable[[Request], Answer] | None = None,
+        store: ConversationStore | None = None,
+        request_params: Mapping[str, Any] | None = None,
+        body_transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        http_client: httpx.Client | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Configure a client; nothing is sent.
+
+        Args:
+            model: Sent verbatim.
+            style: The API that the endpoint speaks: `"openai"` posts to `{base_url}/chat/completions`.
+            base_url: Root of the endpoint; `None` takes `OPENAI_BASE_URL`, else the provider's own.
+            api_key: `None` takes `OPENAI_API_KEY` (`OPENROUTER_API_KEY` for OpenRouter); local servers need none.
+            headers: Added to every request.
+            query: Added to every request's URL.
+            system_prompt: Sent with every run, never part of a transcript.
+            max_turns: Model responses per run; then the run ends as `"incomplete"`.
+            retries: Further tries for each response of which nothing was shown yet.
+            retry_base: Seconds before the first retry; each further one waits twice as long, with jitter.
+            max_retry_after: Seconds that a service may ask us to wait.
+            timeout: Seconds of silence before a run fails; an `httpx.Timeout` sets connect, read and write alone;
+                `None` is connect 10, read 300, write 60.
+            deadline: Seconds for one whole run.
+            wait_for: Answers the requests of suspended tools; without it such a run ends as `"pending"`.
+            store: Keeps conversations by id; `None` keeps them in memory.
+            request_params: Members of every request body; they win, and `None` removes one.
+            body_transform: Sees and may replace every request body.
+            http_client: Used in place of our own connections, for proxies, certificates or recording; not closed.
+            limits: Bounds on what a server or a tool may send.
+
+        Raises:
+            ConfigurationError: An argument cannot work.
+        """
+        self._config = ClientConfig.create(
+            base_url=base_url,
+            style=style,
+            model=model,
+            api_key=api_key,
+            headers=headers,
+            query=query,
+            system_prompt=system_prompt,
+            max_turns=max_turns,
+            retries=retries,
+            retry_base=retry_base,
+            max_retry_after=max_retry_after,
+            timeout=timeout,
+            deadline=deadline,
+            request_params=request_params,
+            body_transform=body_transform,
+            limits=limits,
+        )
+        self._wait_for = _sync_only("wait_for", wait_for)
+        self._store: ConversationStore = store if store is not None else MemoryStore()
+        if http_client is not None:
+            import httpx
+
+            if not isinstance(http_client, httpx.Client):
+                raise ConfigurationError(f"http_client: expected an httpx.Client, got {type(http_client).__name__}")
+        self._http_client = http_client
+        self._lock = threading.Lock()
+        self._world: SyncWorld | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<SyncClient style={self._config.style!r} model={self._config.model!r} url={self._config.url!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a SyncClient holds a key and connections; make a new one instead of copying or pickling it")
+
+    def stream(
+        self,
+        prompt: Prompt,
+        toolkit: Toolkit | None = None,
+        on_event: Callable[[StreamEvent], object] | None = None,
+        id: str | None = None,
+        **options: Unpack[CallOptions],
+    ) -> RunResult:
+        """Run to the end and show each event as it happens.
+
+        Args:
+            prompt: Text, or a list of `TextPart` and `ImagePart`.
+            on_event: Called with each event. What it raises ends the run and comes through unchanged.
+            id: The conversation to go on with, and to save to.
+
+        Raises:
+            ToolnexusError: The run failed; `.result` has what was said and done.
+        """
+        on_event = _sync_only("on_event", on_event)
+        with self._events(prompt, toolkit, id, options, stream=True) as events:
+            for event in events:
+                if on_event is not None:
+                    on_event(event)
+            return events.result
+
+    def iter_events(
+        self, prompt: Prompt, toolkit: Toolkit | None = None, id: str | None = None, **options: Unpack[CallOptions]
+    ) -> EventStream:
+        """The same run as an iterator, which goes on as its events are asked for.
+
+        Close it, or use it in a `with` block, when you may leave it before its end.
+        """
+        return self._events(prompt, toolkit, id, options, stream=True)
+
+    def run(self, prompt: Prompt, toolkit: Toolkit | None = None, **options: Unpack[CallOptions]) -> RunResult:
+        """The same run without streaming, for when nobody watches."""
+        return self._finish(prompt, toolkit, None, options)
+
+    def ask(
+        self,
+        prompt: Prompt,
+        toolkit: Toolkit | None = None,
+        id: str | None = None,
+        on_text: Callable[[str], object] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> RunResult:
+        """`run` with memory; with `on_text` it is streamed, and the text comes there piece by piece."""
+        if on_text is None:
+            return self._finish(prompt, toolkit, id, options)
+        show = _sync_only("on_text", on_text)
+        return self.stream(prompt, toolkit, lambda e: show(e.delta) if type(e) is TextEvent else None, id, **options)
+
+    def conversation_store(self) -> ConversationStore:
+        """The store in use."""
+        return self._store
+
+    def close(self) -> None:
+        """Close connections and let threads end; may be called again. A caller's `http_client` stays open."""
+        with self._lock:
+            self._closed = True
+            world, self._world = self._world, None
+        if world is not None:
+            world.transport.discard()
+            world.tools.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _events(
+        self, prompt: Prompt, toolkit: Toolkit | None, id: str | None, options: CallOptions, *, stream: bool
+    ) -> EventStream:
+        call = Call.create(
+            self._config, prompt, toolkit, id, options, stream=stream, can_wait=self._wait_for is not None
+        )
+        return EventStream(self._drive(call))
+
+    def _drive(self, call: Call) -> Generator[Sequence[StreamEvent], None, None]:
+        from ._io.sync_driver import drive
+
+        yield from drive(call, self._get_world())
+
+    def _finish(self, prompt: Prompt, toolkit: Toolkit | None, id: str | None, options: CallOptions) -> RunResult:
+        with self._events(prompt, toolkit, id, options, stream=False) as events:
+            for _ in events:
+                pass
+            return events.result
+
+    def _get_world(self) -> SyncWorld:
+        # httpx takes longer to import than all the rest: not before the first request.
+        from ._io.sync_driver import SyncWorld
+        from ._io.sync_tools import SyncTools
+        from ._io.sync_transport import SyncTransport
+
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the client is closed")
+            if self._world is None:
+                self._world = SyncWorld(
+                    SyncTransport(self._config, self._http_client),
+                    SyncTools(self._config.limits),
+                    self._store,
+                    self._wait_for,
+                )
+            return self._world
+
+
+F = TypeVar("F", bound="Callable[..., object] | None")
+
+
+def _sync_only(name: str, function: F) -> F:
+    """Refuse what could only be awaited: its body would silently never run."""
+    if function is not None and not callable(function):
+        raise ConfigurationError(f"{name}: expected a function, got {function!r}")
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):
+        raise ConfigurationError(f"{name}: SyncClient cannot await {function!r}; use AsyncClient, or a plain function")
+    return function
