@@ -8,9 +8,8 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
-from ._io.launch import Call, CallOptions, Prompt
 from ._io.async_stream import AsyncEventStream
-from .config import ClientConfig, Style, TimeoutLike
+from .config import CallOptions, ClientConfig, Prompt, Style, TimeoutLike
 from .errors import ConfigurationError
 from .events import StreamEvent, TextEvent
 from .limits import Limits
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     import httpx
 
     from ._io.async_driver import AsyncWorld
+    from ._io.launch import Call
 
 
 class AsyncClient:
@@ -114,7 +114,9 @@ class AsyncClient:
             import httpx
 
             if not isinstance(http_client, httpx.AsyncClient):
-                raise ConfigurationError(f"http_client: expected an httpx.AsyncClient, got {type(http_client).__name__}")
+                raise ConfigurationError(
+                    f"http_client: expected an httpx.AsyncClient, got {type(http_client).__name__}"
+                )
         self._http_client = http_client
         self._world: AsyncWorld | None = None
         self._closed = False
@@ -189,6 +191,8 @@ class AsyncClient:
     def _events(
         self, prompt: Prompt, toolkit: Toolkit | None, id: str | None, options: CallOptions, *, stream: bool
     ) -> AsyncEventStream:
+        from ._io.launch import Call
+
         call = Call.create(
             self._config, prompt, toolkit, id, options, stream=stream, can_wait=self._wait_for is not None
         )

@@ -7,16 +7,37 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol, TypedDict
 from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
+from .cancel import Cancel
 from .errors import APIStatusError, ConfigurationError, ToolnexusError
 from .limits import Limits
+from .messages import ImagePart, Message, TextPart
 from .retry import RetryPolicy
 
 Style = Literal["openai"]
+Prompt = str | Sequence[TextPart | ImagePart]
+History = Sequence[Message] | Sequence[Mapping[str, Any]]
+
+
+class CallOptions(TypedDict, total=False):
+    """What one call may set otherwise than its client."""
+
+    history: History | None
+    """Messages before the prompt: `Message` objects, or OpenAI-shaped dicts. Not together with `id`."""
+    cancel: Cancel | None
+    """Ends the run from outside."""
+    deadline: float | None
+    """Seconds for the whole run."""
+    max_turns: int | None
+    request_params: Mapping[str, Any] | None
+    """Laid over those of the client."""
+    model: str | None
+    system_prompt: str | None
+
 
 _DEFAULT_BASE_URLS: dict[str, str] = {"openai": "https://api.openai.com/v1"}
 _BASE_URL_VARIABLES: dict[str, str] = {"openai": "OPENAI_BASE_URL"}
@@ -39,7 +60,7 @@ class Secret:
     __slots__ = ("_reveal",)
 
     def __init__(self, value: str) -> None:
-        self._reveal = lambda: value
+        self._reveal: Callable[[], str] = lambda: value
 
     def __repr__(self) -> str:
         return "Secret('…')"

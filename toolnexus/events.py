@@ -86,7 +86,7 @@ _BY_TYPE: dict[str, type[StreamEvent]] = {cls.type: cls for cls in _CLASSES}
 def event_to_dict(event: StreamEvent) -> dict[str, Any]:
     """Turn an event into plain data (JSON types only), its `type` first."""
     data: dict[str, Any] = {"type": event.type}
-    data.update(_adapter(type(event)).dump_python(event, mode="json"))
+    data.update(_adapter(event.type).dump_python(event, mode="json"))
     return data
 
 
@@ -100,7 +100,7 @@ def event_from_dict(data: dict[str, Any]) -> StreamEvent:
     if cls is None:
         raise ConfigurationError(f"expected an event with a type of {sorted(_BY_TYPE)}, got {data.get('type')!r}")
     try:
-        event: StreamEvent = _adapter(cls).validate_python({k: v for k, v in data.items() if k != "type"})
+        event: StreamEvent = _adapter(cls.type).validate_python({k: v for k, v in data.items() if k != "type"})
     except ValueError as error:
         raise ConfigurationError(f"not a {data['type']!r} event: {error}") from None
     return event
@@ -120,7 +120,7 @@ def event_from_json(text: str | bytes) -> StreamEvent:
 
 
 @cache
-def _adapter(cls: type[StreamEvent]) -> Any:  # Any: a TypeAdapter; pydantic is at the edges and its schemas are made on first use
+def _adapter(type: str) -> Any:  # Any: a TypeAdapter; like all of pydantic's schemas it is made on first use
     from pydantic import ConfigDict, TypeAdapter, with_config
 
-    return TypeAdapter(with_config(ConfigDict(extra="forbid"))(cls))
+    return TypeAdapter(with_config(ConfigDict(extra="forbid"))(_BY_TYPE[type]))

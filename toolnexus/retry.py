@@ -61,14 +61,18 @@ class RetryPolicy:
 
         def stop(state: RetryCallState) -> bool:
             asked = state.upcoming_sleep
-            return asked >= remaining() or (_asked_to_wait(_error(state)) and asked > self.max_retry_after)
+            return (
+                state.attempt_number > self.retries
+                or asked >= remaining()
+                or (_asked_to_wait(_error(state)) and asked > self.max_retry_after)
+            )
 
         return {
             # Never a predicate that accepts everything: it would swallow a cancel.
             "retry": tenacity.retry_if_exception_type((APIStatusError, APIConnectionError))
             & tenacity.retry_if_exception(self.is_retryable),
             "wait": wait,
-            "stop": tenacity.stop_any(tenacity.stop_after_attempt(self.retries + 1), stop),
+            "stop": stop,
             "reraise": True,
         }
 

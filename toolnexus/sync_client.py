@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
-from ._io.launch import Call, CallOptions, Prompt
 from ._io.sync_stream import EventStream
-from .config import ClientConfig, Style, TimeoutLike
+from .config import CallOptions, ClientConfig, Prompt, Style, TimeoutLike
 from .errors import ConfigurationError
 from .events import StreamEvent, TextEvent
 from .limits import Limits
@@ -22,6 +22,7 @@ from .tools.toolkit import Toolkit
 if TYPE_CHECKING:
     import httpx
 
+    from ._io.launch import Call
     from ._io.sync_driver import SyncWorld
 
 
@@ -111,6 +112,7 @@ class SyncClient:
             if not isinstance(http_client, httpx.Client):
                 raise ConfigurationError(f"http_client: expected an httpx.Client, got {type(http_client).__name__}")
         self._http_client = http_client
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._world: SyncWorld | None = None
         self._closed = False
@@ -197,6 +199,8 @@ class SyncClient:
     def _events(
         self, prompt: Prompt, toolkit: Toolkit | None, id: str | None, options: CallOptions, *, stream: bool
     ) -> EventStream:
+        from ._io.launch import Call
+
         call = Call.create(
             self._config, prompt, toolkit, id, options, stream=stream, can_wait=self._wait_for is not None
         )
@@ -219,6 +223,8 @@ class SyncClient:
         from ._io.sync_tools import SyncTools
         from ._io.sync_transport import SyncTransport
 
+        if self._process != os.getpid():  # a forked child: the parent's sockets and threads are not ours
+            self._process, self._lock, self._world = os.getpid(), threading.Lock(), None
         with self._lock:
             if self._closed:
                 raise RuntimeError("the client is closed")
@@ -237,8 +243,10 @@ F = TypeVar("F", bound="Callable[..., object] | None")
 
 def _sync_only(name: str, function: F) -> F:
     """Refuse what could only be awaited: its body would silently never run."""
-    if function is not None and not callable(function):
+    if function is None:
+        return function
+    if not callable(function):
         raise ConfigurationError(f"{name}: expected a function, got {function!r}")
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
         raise ConfigurationError(f"{name}: SyncClient cannot await {function!r}; use AsyncClient, or a plain function")
     return function

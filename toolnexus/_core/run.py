@@ -51,7 +51,7 @@ class RunSetup:
     params: Mapping[str, Any] = field(default_factory=dict)
     stream: bool = True
     max_turns: int = 10
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     conversation_id: str | None = None
     keeps: bool = False
     """Whether the transcript is kept somewhere, so that checkpoints make sense."""

@@ -67,7 +67,7 @@ class CallDraft:
 
     @property
     def has_whole_arguments(self) -> bool:
-        """Whether the arguments so far are a whole object. Not a reason to run the call: only a hint on what follows."""
+        """Whether the arguments so far are a whole object: no reason to run the call, but a hint on what follows."""
         if not self.pieces or not self.pieces[-1].rstrip().endswith("}"):
             return False
         try:
@@ -83,11 +83,10 @@ class CallDraft:
         An exact `{}` as a placeholder before the object, and the whole object once more at the finish.
         """
         pieces = [piece for piece in self.pieces if piece]
-        if len(pieces) > 1 and pieces[0] == "{}" and pieces[1].lstrip().startswith("{"):
-            del pieces[0]
         if len(pieces) > 1 and pieces[-1].startswith("{") and pieces[-1] == "".join(pieces[:-1]):
             del pieces[-1]
-        return "".join(pieces)
+        text = "".join(pieces)
+        return text[2:] if text.startswith("{}") and text[2:].lstrip().startswith("{") else text
 
 
 @dataclass(slots=True, eq=False)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..cancel import Cancel
 from .bounds import Bounds
@@ -20,7 +20,7 @@ class AsyncBounds(Bounds):
     def __init__(self, cancel: Cancel | None, deadline: float | None) -> None:
         super().__init__(cancel, deadline)
         loop = asyncio.get_running_loop()
-        self.over: asyncio.Future[None] = loop.create_future()
+        self.over: asyncio.Future[Any] = loop.create_future()
         """Done as soon as the run was cancelled."""
 
         def set_over() -> None:
@@ -39,7 +39,6 @@ class AsyncBounds(Bounds):
         Raises:
             RunCancelledError, DeadlineExceededError: The run is over; `awaitable` was cancelled and has ended.
         """
-        self.check()
         task = asyncio.ensure_future(awaitable)
         try:
             remaining = self.remaining

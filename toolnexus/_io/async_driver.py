@@ -104,6 +104,8 @@ async def _exchange(
         return response, events
 
     retrying = AsyncRetrying(**call.config.retry.tenacity(lambda: bounds.remaining), sleep=bounds.sleep)
+    response: AsyncResponse
+    events: Sequence[StreamEvent]
     response, events = await retrying(open_response)
     try:
         yield events

@@ -206,7 +206,10 @@ class AsyncLineStream(httpcore.AsyncNetworkStream):
 
 
 class AsyncDirectTransport(httpx.AsyncBaseTransport):
-    """Sends requests to one origin, in one event loop, each over a connection that is its alone until the response is closed."""
+    """Sends requests to one origin, in one event loop.
+
+    Each has a connection that is its alone until the response is closed.
+    """
 
     def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
         self._ssl_context = ssl_context

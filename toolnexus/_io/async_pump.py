@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Any
 
 import httpx
 
@@ -30,7 +31,7 @@ class Pump:
         self._request = request
         self._patience = patience
         self._head: asyncio.Future[httpx.Response] = loop.create_future()
-        self._stop: asyncio.Future[None] = loop.create_future()
+        self._stop: asyncio.Future[Any] = loop.create_future()
         self._reads: deque[bytes | Exception] = deque()
         self._changed: asyncio.Future[None] = loop.create_future()
         self._unlink = patience.bounds.cancel.add_callback(lambda: loop.call_soon_threadsafe(self._wake))

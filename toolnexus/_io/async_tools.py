@@ -65,8 +65,9 @@ class AsyncTools:
             if isinstance(prepared, ToolOutcome):
                 return prepared
             value: object
+            timer = asyncio.timeout(call.tool.timeout)
             try:
-                async with asyncio.timeout(call.tool.timeout) as timer:
+                async with timer:
                     value = prepared() if call.tool.is_async else await self.in_thread(prepared)
                     if inspect.isawaitable(value):
                         value = await value

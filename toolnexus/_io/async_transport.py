@@ -47,26 +47,29 @@ class AsyncTransport:
         bounds.check()
         patience = Patience(bounds)
         client = self._given or await self._client()
-        request = self._request(client, body, patience)
-        if not self._pumps:
-            try:
-                response = await client.send(request, stream=True, follow_redirects=False)
-            except FOREIGN as error:
-                raise self.error(error, bounds) from None
-            return AsyncResponse(self, response, patience, None)
-        pump = Pump(client, request, patience)
+        pump = Pump(client, self._request(client, body, patience), patience) if self._pumps else None
         try:
-            return AsyncResponse(self, await pump.head(), patience, pump)
-        except FOREIGN as error:
-            pump.close()
-            raise self.error(error, bounds) from None
+            reply = await (self._send(client, body, patience) if pump is None else _head(pump))
+            if isinstance(reply, Exception):
+                raise self.error(reply, bounds)
         except BaseException:
-            pump.close()
+            if pump is not None:
+                pump.close()
             raise
+        return AsyncResponse(self, reply, patience, pump)
 
     def error(self, error: Exception, bounds: Bounds) -> ToolnexusError:
         """Our error for one of the HTTP stack: the run's own end first, if that is what broke the connection."""
         return bounds.exceeded() or translate(error, self._config.url)
+
+    async def _send(
+        self, client: httpx.AsyncClient, body: dict[str, Any], patience: Patience
+    ) -> httpx.Response | Exception:
+        """The reply, or what the HTTP stack raised: raised here, it would carry along frames that hold the key."""
+        try:
+            return await client.send(self._request(client, body, patience), stream=True, follow_redirects=False)
+        except FOREIGN as error:
+            return error
 
     def _request(self, client: httpx.AsyncClient, body: dict[str, Any], patience: Patience) -> httpx.Request:
         config = self._config
@@ -119,6 +122,13 @@ class AsyncTransport:
             await guard.aclose()
 
 
+async def _head(pump: Pump) -> httpx.Response | Exception:
+    try:
+        return await pump.head()
+    except FOREIGN as error:
+        return error
+
+
 async def _close_at_shutdown(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
     try:
         yield
@@ -150,12 +160,20 @@ class AsyncResponse:
         """
         if patience is not None:
             self._patience.shorten(patience)
+        data = await self._next()
+        if isinstance(data, Exception):
+            raise self._transport.error(data, self._patience.bounds)
+        if not data:  # an interrupted connection reads as an end, too
+            self._patience.bounds.check()
+        return data
+
+    async def _next(self) -> bytes | Exception:
         try:
             if self._pump is not None:
                 return await self._pump.read(self._idle)
             return await anext(self._body, b"")
         except FOREIGN as error:
-            raise self._transport.error(error, self._patience.bounds) from None
+            return error
 
     async def aclose(self) -> None:
         """Let go of the reply; its connection is used again if the whole body was read."""

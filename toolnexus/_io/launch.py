@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 from .._core.commands import ModelRequest
 from .._core.run import AgentRun, RunSetup
@@ -15,7 +15,17 @@ from .._core.wire import Wire
 from .._core.wire.openai import OpenAIWire
 from .._core.wire.openai_messages import from_openai
 from ..cancel import Cancel
-from ..config import ClientConfig, check_count, check_deadline, check_model, check_optional_text, check_params
+from ..config import (
+    CallOptions,
+    ClientConfig,
+    History,
+    Prompt,
+    check_count,
+    check_deadline,
+    check_model,
+    check_optional_text,
+    check_params,
+)
 from ..errors import (
     ConfigurationError,
     DeadlineExceededError,
@@ -26,27 +36,6 @@ from ..errors import (
 from ..messages import ImagePart, Message, TextPart
 from ..results import RunResult
 from ..tools.toolkit import Toolkit
-
-Prompt = str | Sequence[TextPart | ImagePart]
-History = Sequence[Message] | Sequence[Mapping[str, Any]]
-
-
-
-class CallOptions(TypedDict, total=False):
-    """What one call may set otherwise than its client."""
-
-    history: History | None
-    """Messages before the prompt: `Message` objects, or OpenAI-shaped dicts. Not together with `id`."""
-    cancel: Cancel | None
-    """Ends the run from outside."""
-    deadline: float | None
-    """Seconds for the whole run."""
-    max_turns: int | None
-    request_params: Mapping[str, Any] | None
-    """Laid over those of the client."""
-    model: str | None
-    system_prompt: str | None
-
 
 _WIRES: dict[str, Wire] = {"openai": OpenAIWire()}
 
@@ -88,7 +77,9 @@ class Call:
         """
         unknown = sorted(options.keys() - CallOptions.__annotations__.keys())
         if unknown:
-            raise TypeError(f"unexpected keyword arguments {unknown}; a call takes {sorted(CallOptions.__annotations__)}")
+            raise TypeError(
+                f"unexpected keyword arguments {unknown}; a call takes {sorted(CallOptions.__annotations__)}"
+            )
         if toolkit is not None and not isinstance(toolkit, Toolkit):
             raise ConfigurationError(
                 f"toolkit: expected a Toolkit, got {type(toolkit).__name__}; wrap tools as Toolkit(tool, ...)"
@@ -125,7 +116,7 @@ class Call:
                 origin=config.origin,
                 model=self.model,
                 messages=[*closed(stored or self.history), self.prompt],
-                nonce=secrets.token_hex(6),
+                nonce=os.urandom(6).hex(),
                 system=system or None,
                 tools=self.toolkit.tools(),
                 params=self.params,
@@ -141,7 +132,12 @@ class Call:
     def body(self, run: AgentRun, request: ModelRequest) -> dict[str, Any]:
         """The request body, as the user wants it."""
         body = run.body(request)
-        return body if self.config.body_transform is None else self.config.body_transform(body)
+        if self.config.body_transform is None:
+            return body
+        transformed = self.config.body_transform(body)
+        if not isinstance(transformed, dict):
+            raise ConfigurationError(f"body_transform: expected a dict back, got {type(transformed).__name__}")
+        return transformed
 
     def failed(self, run: AgentRun, error: BaseException) -> RunResult:
         """End the run after `error`, which gets the partial result and loses what is secret."""
@@ -154,7 +150,7 @@ class Call:
 
 
 @contextlib.contextmanager
-def store_errors(id: str, done: str) -> Iterator[None]:
+def store_errors(id: str, done: str) -> Generator[None, None, None]:
     """A store may fail as it likes; the caller gets a `StoreError`."""
     try:
         yield

@@ -11,12 +11,22 @@ from typing import Any
 
 import httpx
 
+from .._core.payload import well_formed
 from ..config import ClientConfig
+from ..errors import ConfigurationError
 
 
 def encode(body: dict[str, Any]) -> bytes:
-    """The request body as bytes."""
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    """The request body as bytes.
+
+    Raises:
+        ConfigurationError: It is not JSON: something in `history`, a tool's schema or `body_transform` is not.
+    """
+    try:
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"the request body is not JSON: {error}") from None
+    return well_formed(text).encode()  # a prompt, too, may hold half of a surrogate pair
 
 
 def request_headers(config: ClientConfig, *, with_key: bool) -> dict[str, str]:

@@ -131,9 +131,7 @@ def _sleep(seconds: float, bounds: Bounds) -> None:
     bounds.check()
 
 
-def _answer(
-    run: AgentRun, request: Request, wait_for: Callable[[Request], Answer] | None
-) -> Sequence[StreamEvent]:
+def _answer(run: AgentRun, request: Request, wait_for: Callable[[Request], Answer] | None) -> Sequence[StreamEvent]:
     assert wait_for is not None  # the machine waits only where somebody can answer
     try:
         answer = wait_for(request)

@@ -88,7 +88,7 @@ def _positive(timeout: float | None) -> float | None:
 
 
 class DirectTransport(httpx.BaseTransport):
-    """Sends requests to one origin, each over a connection that is its alone until the response is closed."""
+    """Sends requests to one origin; each has a connection that is its alone until the response is closed."""
 
     def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
         self._ssl_context = ssl_context

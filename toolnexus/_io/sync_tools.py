@@ -124,13 +124,15 @@ def _until_next(running: dict[int, tuple[ToolCall, float, Cancel]], bounds: Boun
 
 
 class LoopThread:
-    """An event loop in a daemon thread, started when first needed; it outlives runs, as the tools' own resources may."""
+    """An event loop in a daemon thread, started when first needed; it outlives runs, as a tool's resources may."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def run(self, awaitable: Awaitable[Any], variables: contextvars.Context, cancel: Cancel) -> Any:  # Any: a tool's value
+    def run(
+        self, awaitable: Awaitable[Any], variables: contextvars.Context, cancel: Cancel
+    ) -> Any:  # Any: a tool's value
         """Await on the loop and give the result here; `cancel` cancels the task."""
         loop = self._started()
 

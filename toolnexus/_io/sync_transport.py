@@ -10,7 +10,7 @@ import httpx
 
 from ..config import ClientConfig
 from ..errors import ToolnexusError
-from .bounds import Bounds
+from .bounds import Bounds, Patience
 from .request import (
     encode,
     environment_proxies,
@@ -20,7 +20,7 @@ from .request import (
     shared_ssl_context,
     url_with_query,
 )
-from .sync_network import DirectTransport, Patience, shut_down
+from .sync_network import DirectTransport, shut_down
 from .translation import FOREIGN, translate
 
 
@@ -42,16 +42,21 @@ class SyncTransport:
         bounds.check()
         patience = Patience(bounds)
         client = self._given or self._client()
-        request = self._request(client, body, patience)
-        try:
-            response = client.send(request, stream=True, follow_redirects=False)
-        except FOREIGN as error:
-            raise self.error(error, bounds) from None
-        return SyncResponse(self, response, patience)
+        reply = self._send(client, body, patience)
+        if isinstance(reply, Exception):
+            raise self.error(reply, bounds)
+        return SyncResponse(self, reply, patience)
 
     def error(self, error: Exception, bounds: Bounds) -> ToolnexusError:
         """Our error for one of the HTTP stack: the run's own end first, if that is what broke the connection."""
         return bounds.exceeded() or translate(error, self._config.url)
+
+    def _send(self, client: httpx.Client, body: dict[str, Any], patience: Patience) -> httpx.Response | Exception:
+        """The reply, or what the HTTP stack raised: raised here, it would carry along frames that hold the key."""
+        try:
+            return client.send(self._request(client, body, patience), stream=True, follow_redirects=False)
+        except FOREIGN as error:
+            return error
 
     def _request(self, client: httpx.Client, body: dict[str, Any], patience: Patience) -> httpx.Request:
         config = self._config
@@ -118,10 +123,18 @@ class SyncResponse:
         """
         if patience is not None and self._patience.shorten(patience):
             self._watch.shorten(patience)
+        data = self._next()
+        if isinstance(data, Exception):
+            raise self._transport.error(data, self._patience.bounds)
+        if not data:  # an interrupted connection reads as an end, too
+            self._patience.bounds.check()
+        return data
+
+    def _next(self) -> bytes | Exception:
         try:
             return next(self._body, b"")
         except FOREIGN as error:
-            raise self._transport.error(error, self._patience.bounds) from None
+            return error
 
     def close(self) -> None:
         """Let go of the reply; its connection is used again if the whole body was read."""

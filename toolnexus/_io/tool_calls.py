@@ -36,6 +36,8 @@ def prepare(call: ToolCall, context: ToolContext) -> Callable[[], Any] | ToolOut
         invoke = call.tool.bind(call.args, context)
     except ToolInputError as error:
         return ToolOutcome(call.slot, ToolResult(f"The call was not run: {error}", is_error=True))
+    except Exception as error:  # a tool of another source than ours may fail in its own ways
+        return outcome(call, error, context, 0.0)
     try:
         approval = call.tool.approval
         asks = not call.approved and (approval(call.args) if callable(approval) else approval)

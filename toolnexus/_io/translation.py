@@ -40,11 +40,10 @@ def translate(error: Exception, where: str) -> ToolnexusError:
 
     The cause is kept as its type and message, without its frames: the locals of the HTTP stack hold the key.
     """
-    for classes, ours, what in _TABLE:
-        if isinstance(error, classes):
-            break
-    else:
-        ours, what = APIConnectionError, "the exchange failed"
+    ours, what = next(
+        ((ours, what) for classes, ours, what in _TABLE if isinstance(error, classes)),
+        (APIConnectionError, "the exchange failed"),
+    )
     detail = str(error)
     translated = ours(f"{what}: POST {where}" + (f": {detail}" if detail else ""))
     translated.__cause__ = type(error)(detail)

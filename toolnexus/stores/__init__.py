@@ -14,8 +14,8 @@ __all__ = ["ConversationStore", "MemoryStore"]
 class ConversationStore(Protocol):
     """A place for transcripts, by conversation id. Either method may be a coroutine under the async client."""
 
-    def get(self, id: str, /) -> list[Message] | None | Awaitable[list[Message] | None]:
+    def get(self, id: str, /) -> list[Message] | Awaitable[list[Message] | None] | None:
         """The transcript that was last saved under `id`; `None` if there is none."""
 
-    def save(self, id: str, messages: Sequence[Message], /) -> None | Awaitable[None]:
+    def save(self, id: str, messages: Sequence[Message], /) -> Awaitable[None] | None:
         """Put `messages` in the place of what was saved under `id`."""

@@ -9,7 +9,10 @@ from ..messages import Message
 
 
 class MemoryStore:
-    """Keeps transcripts as long as the object lives. Deep: what a caller does to a message it was given changes nothing."""
+    """Keeps transcripts as long as the object lives.
+
+    Deep: what a caller does to a message that it gave or was given changes nothing.
+    """
 
     def __init__(self) -> None:
         self._conversations: dict[str, list[Message]] = {}

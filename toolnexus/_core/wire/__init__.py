@@ -6,11 +6,12 @@ run, whether a transcript is balanced is decided once, for all formats, in the r
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..commands import ModelRequest
-from ..sse import ServerSentEvent
-from ..turn import Turn
+if TYPE_CHECKING:
+    from ..commands import ModelRequest
+    from ..sse import ServerSentEvent
+    from ..turn import Turn
 
 
 class Reader(Protocol):
@@ -29,9 +30,12 @@ class Wire(Protocol):
     @property
     def path(self) -> str:
         """Where requests go, behind the base URL."""
+        ...
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON body of a request."""
+        ...
 
     def reader(self, turn: Turn) -> Reader:
         """A reader that reports to `turn`."""
+        ...

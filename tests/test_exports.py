@@ -1,0 +1,46 @@
+"""The public names, compared with reality."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import toolnexus
+
+
+def test_all_is_sorted_and_complete():
+    public = {
+        name
+        for name, value in vars(toolnexus).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert toolnexus.__all__ == sorted(toolnexus.__all__)
+    assert public == set(toolnexus.__all__)
+
+
+def test_every_public_class_and_function_has_a_docstring():
+    documented = (getattr(toolnexus, name) for name in toolnexus.__all__)
+    assert [v for v in documented if (inspect.isclass(v) or inspect.isfunction(v)) and not inspect.getdoc(v)] == []
+
+
+def test_the_two_clients_take_the_same_arguments():
+    sync = inspect.signature(toolnexus.SyncClient).parameters
+    other = inspect.signature(toolnexus.AsyncClient).parameters
+    assert list(sync) == list(other)
+    assert [p.default for p in sync.values()] == [p.default for p in other.values()]
+    assert all(p.kind is p.KEYWORD_ONLY for p in sync.values())
+
+
+def test_the_methods_that_both_clients_have_take_the_same_arguments():
+    for name in ("run", "ask"):
+        sync, other = getattr(toolnexus.SyncClient, name), getattr(toolnexus.AsyncClient, name)
+        assert str(inspect.signature(sync).parameters) == str(inspect.signature(other).parameters)
+    events = inspect.signature(toolnexus.SyncClient.iter_events).parameters
+    assert list(events) == list(inspect.signature(toolnexus.AsyncClient.stream).parameters)
+
+
+def test_importing_the_package_imports_no_http_stack():
+    code = "import sys, toolnexus; print(*sorted({'httpx', 'httpcore', 'asyncio', 'tenacity', 'ssl'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -1,0 +1,224 @@
+"""A set of tools under their names, for a run or by hand."""
+
+from __future__ import annotations
+
+import contextvars
+import copy
+import functools
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from ..errors import ConfigurationError
+from ..suspension import Pending
+from ..tool import Tool, ToolContext, ToolResult
+from .function import define_tool
+from .misfits import clip
+from .output import failure, to_result
+from .signature import Function, without_partials
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from types import TracebackType
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Toolkit:
+    """Tools that a model may call; each name stands for one tool.
+
+    May be shared by threads and runs. Use it with `with` or `async with`, or close it, once a source of tools in
+    it holds something; functions hold nothing.
+    """
+
+    def __init__(self, *tools: Tool | Toolkit | Function) -> None:
+        """Collect tools.
+
+        Args:
+            tools: `Tool` objects, functions to make one of, and other toolkits, whose tools of this moment are
+                taken; they are not closed with this one.
+
+        Raises:
+            ConfigurationError: Two tools have one name, or no tool can be made of a function.
+            TypeError: One is something else.
+        """
+        self._lock = threading.Lock()
+        self._tools: dict[str, Tool] = {}  # replaced, never changed: readers need no lock
+        for item in tools:
+            for tool in item.tools() if isinstance(item, Toolkit) else (item,):
+                self.register(tool)
+
+    def __repr__(self) -> str:
+        return f"<Toolkit {', '.join(self._tools) or '(empty)'}>"
+
+    def register(self, tool: Tool | Function) -> Tool:
+        """Add a tool, or a function to make one of; a run under way sees it from its next turn.
+
+        Raises:
+            ConfigurationError: The name is taken, or no tool can be made of the function.
+            TypeError: It is neither.
+        """
+        if not isinstance(tool, Tool):
+            if not callable(tool):
+                raise TypeError(f"expected a Tool or a function, got {clip(repr(tool))} ({type(tool).__name__})")
+            tool = define_tool(tool)
+        with self._lock:
+            if (other := self._tools.get(tool.name)) is not None:
+                raise ConfigurationError(
+                    f"two tools are named {tool.name!r}: {_origin(other)} and {_origin(tool)}; pass name= to one"
+                )
+            self._tools = {**self._tools, tool.name: tool}
+        return tool
+
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools, in the order they came."""
+        return tuple(self._tools.values())
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of that name."""
+        return self._tools.get(name)
+
+    def execute(
+        self,
+        name: str,
+        args: dict[str, Any],  # Any: JSON
+        ctx: ToolContext | None = None,
+    ) -> ToolResult | Pending:
+        """Run one tool by hand, outside any run: without approval, timeout or limits.
+
+        An async tool runs on an event loop of its own in a helper thread, so this works inside a running loop too,
+        which it blocks.
+
+        Returns:
+            The result; an error result for an unknown name, arguments that do not fit, or a tool that raised.
+        """
+        _, call = self._bind(name, args, ctx)
+        value = _attempt(call, name)
+        if inspect.isawaitable(value):
+            value = _in_thread(_attempt, functools.partial(_wait_for, value), name).result()
+        return to_result(value)
+
+    async def aexecute(
+        self,
+        name: str,
+        args: dict[str, Any],  # Any: JSON
+        ctx: ToolContext | None = None,
+    ) -> ToolResult | Pending:
+        """Run one tool by hand, as `execute` does; a sync tool runs in a thread, an async one in this loop."""
+        import asyncio  # not needed before a tool runs, and slow to import
+
+        is_async, call = self._bind(name, args, ctx)
+        value = _attempt(call, name) if is_async else await asyncio.wrap_future(_in_thread(_attempt, call, name))
+        if inspect.isawaitable(value):
+            try:
+                value = await value
+            except Exception as error:
+                value = _failed(error, name)
+        return to_result(value)
+
+    def to_openai(self) -> list[dict[str, Any]]:  # Any: JSON
+        """The tools as OpenAI's `tools` parameter."""
+        return [
+            {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+            for name, description, schema in self._definitions()
+        ]
+
+    def to_anthropic(self) -> list[dict[str, Any]]:  # Any: JSON
+        """The tools as Anthropic's `tools` parameter."""
+        return [
+            {"name": name, "description": description, "input_schema": schema}
+            for name, description, schema in self._definitions()
+        ]
+
+    def skills_prompt(self) -> str:
+        """What a system prompt says about skills; empty without any."""
+        return ""
+
+    def close(self) -> None:
+        """Give back what the tools' sources hold; may be called again."""
+
+    async def aclose(self) -> None:
+        """Give back what the tools' sources hold; may be called again."""
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _definitions(self) -> list[tuple[str, str, dict[str, Any]]]:  # Any: JSON
+        return [(tool.name, tool.description, copy.deepcopy(dict(tool.input_schema))) for tool in self.tools()]
+
+    def _bind(self, name: str, args: dict[str, Any], ctx: ToolContext | None) -> tuple[bool, Callable[[], object]]:
+        """Return whether the call is async, and the call; what does not fit is a call that gives the error."""
+        tool = self.get(name)
+        if tool is None:
+            known = ", ".join(self._tools) or "none"
+            result = ToolResult(f"no tool is named {clip(name)!r}; there are: {clip(known, 1000)}", is_error=True)
+            return True, lambda: result
+        try:
+            return tool.is_async, tool.bind(args, ctx or ToolContext(name=name))
+        except Exception as error:
+            result = failure(error, name)
+            return True, lambda: result
+
+
+def _attempt(call: Callable[[], object], name: str) -> object:
+    """Make the call; an exception of the tool's becomes its result, `KeyboardInterrupt` and `SystemExit` pass."""
+    try:
+        return call()
+    except Exception as error:
+        return _failed(error, name)
+
+
+def _failed(error: Exception, name: str) -> ToolResult:
+    _log.warning("tool %r failed", name, exc_info=error)
+    return failure(error, name)
+
+
+def _wait_for(value: Awaitable[T]) -> T:
+    """Wait on an event loop of its own."""
+    import asyncio  # as above
+
+    async def main() -> T:
+        return await value
+
+    return asyncio.run(main())
+
+
+def _in_thread(function: Callable[..., T], *args: object) -> Future[T]:
+    """Run in a daemon thread with the caller's context variables: a tool that hangs must not hold up the exit."""
+    from concurrent.futures import Future  # as above
+
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # once begun it cannot be cancelled, only left alone
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            future.set_result(context.run(function, *args))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="toolnexus-tool", daemon=True).start()
+    return future
+
+
+def _origin(tool: Tool) -> str:
+    function = without_partials(tool.function)
+    named = function if hasattr(function, "__qualname__") else function.__class__
+    return f"{named.__module__}.{named.__qualname__}"
