@@ -11,9 +11,7 @@ import toolnexus
 
 def test_all_is_sorted_and_complete():
     public = {
-        name
-        for name, value in vars(toolnexus).items()
-        if not name.startswith("_") and not inspect.ismodule(value)
+        name for name, value in vars(toolnexus).items() if not name.startswith("_") and not inspect.ismodule(value)
     }
     assert toolnexus.__all__ == sorted(toolnexus.__all__)
     assert public == set(toolnexus.__all__)
@@ -41,6 +39,8 @@ def test_the_methods_that_both_clients_have_take_the_same_arguments():
 
 
 def test_importing_the_package_imports_no_http_stack():
-    code = "import sys, toolnexus; print(*sorted({'httpx', 'httpcore', 'asyncio', 'tenacity', 'ssl'} & set(sys.modules)))"
+    code = (
+        "import sys, toolnexus; print(*sorted({'httpx', 'httpcore', 'asyncio', 'tenacity', 'ssl'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

@@ -5,6 +5,7 @@
 Start at `SyncClient` and `AsyncClient`; `StreamEvent` lists what a run tells, `RunResult` what it leaves.
 """
 
+from ._core.wire.anthropic_messages import from_anthropic, to_anthropic
 from ._core.wire.openai_messages import from_openai, to_openai
 from ._io.async_stream import AsyncEventStream
 from ._io.sync_stream import EventStream
@@ -126,8 +127,10 @@ __all__ = [
     "event_from_json",
     "event_to_dict",
     "event_to_json",
+    "from_anthropic",
     "from_openai",
     "pending",
+    "to_anthropic",
     "to_openai",
     "tool",
 ]

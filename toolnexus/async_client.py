@@ -14,7 +14,7 @@ from .errors import ConfigurationError
 from .events import StreamEvent, TextEvent
 from .limits import Limits
 from .results import RunResult
-from .stores import ConversationStore, MemoryStore
+from .stores import ConversationStore, MemoryStore, check_store
 from .suspension import Answer, Request
 from .tools.toolkit import Toolkit
 
@@ -45,6 +45,8 @@ class AsyncClient:
         style: Style = "openai",
         base_url: str | None = None,
         api_key: str | None = None,
+        auth_token: str | None = None,
+        anthropic_version: str = "2023-06-01",
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
         system_prompt: str | None = None,
@@ -58,6 +60,7 @@ class AsyncClient:
         store: ConversationStore | None = None,
         request_params: Mapping[str, Any] | None = None,
         body_transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        split_think_tags: bool = False,
         http_client: httpx.AsyncClient | None = None,
         limits: Limits | None = None,
     ) -> None:
@@ -65,9 +68,14 @@ class AsyncClient:
 
         Args:
             model: Sent verbatim.
-            style: The API that the endpoint speaks: `"openai"` posts to `{base_url}/chat/completions`.
-            base_url: Root of the endpoint; `None` takes `OPENAI_BASE_URL`, else the provider's own.
-            api_key: `None` takes `OPENAI_API_KEY` (`OPENROUTER_API_KEY` for OpenRouter); local servers need none.
+            style: The API that the endpoint speaks: `"openai"` posts to `{base_url}/chat/completions`, `"anthropic"`
+                to `{base_url}/v1/messages`.
+            base_url: Root of the endpoint; `None` takes `OPENAI_BASE_URL` or `ANTHROPIC_BASE_URL`, else the provider's
+                own.
+            api_key: `None` takes `OPENAI_API_KEY` (`OPENROUTER_API_KEY` for OpenRouter) or `ANTHROPIC_API_KEY`; local
+                servers need none.
+            auth_token: For the Anthropic style, in place of a key: sent as a bearer token.
+            anthropic_version: Sent to endpoints of that style.
             headers: Added to every request.
             query: Added to every request's URL.
             system_prompt: Sent with every run, never part of a transcript.
@@ -82,6 +90,7 @@ class AsyncClient:
             store: Keeps conversations by id; `None` keeps them in memory.
             request_params: Members of every request body; they win, and `None` removes one.
             body_transform: Sees and may replace every request body.
+            split_think_tags: Take a `<think>` block at the start of a response's text for reasoning.
             http_client: Used in place of our own connections, for proxies, certificates or recording; not closed.
             limits: Bounds on what a server or a tool may send.
 
@@ -93,6 +102,8 @@ class AsyncClient:
             style=style,
             model=model,
             api_key=api_key,
+            auth_token=auth_token,
+            anthropic_version=anthropic_version,
             headers=headers,
             query=query,
             system_prompt=system_prompt,
@@ -104,12 +115,13 @@ class AsyncClient:
             deadline=deadline,
             request_params=request_params,
             body_transform=body_transform,
+            split_think_tags=split_think_tags,
             limits=limits,
         )
         if wait_for is not None and not callable(wait_for):
             raise ConfigurationError(f"wait_for: expected a function, got {wait_for!r}")
         self._wait_for = wait_for
-        self._store: ConversationStore = store if store is not None else MemoryStore()
+        self._store = MemoryStore() if store is None else check_store(store)
         if http_client is not None:
             import httpx
 
@@ -125,7 +137,7 @@ class AsyncClient:
         return f"<AsyncClient style={self._config.style!r} model={self._config.model!r} url={self._config.url!r}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a AsyncClient holds a key and connections; make a new one instead of copying or pickling it")
+        raise TypeError("an AsyncClient holds a key and connections; make a new one instead of copying or pickling it")
 
     def stream(
         self, prompt: Prompt, toolkit: Toolkit | None = None, id: str | None = None, **options: Unpack[CallOptions]

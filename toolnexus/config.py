@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, Protocol, TypedDict
@@ -18,7 +19,7 @@ from .limits import Limits
 from .messages import ImagePart, Message, TextPart
 from .retry import RetryPolicy
 
-Style = Literal["openai"]
+Style = Literal["openai", "anthropic"]
 Prompt = str | Sequence[TextPart | ImagePart]
 History = Sequence[Message] | Sequence[Mapping[str, Any]]
 
@@ -27,7 +28,7 @@ class CallOptions(TypedDict, total=False):
     """What one call may set otherwise than its client."""
 
     history: History | None
-    """Messages before the prompt: `Message` objects, or OpenAI-shaped dicts. Not together with `id`."""
+    """Messages before the prompt: `Message` objects, or OpenAI- or Anthropic-shaped dicts. Not together with `id`."""
     cancel: Cancel | None
     """Ends the run from outside."""
     deadline: float | None
@@ -37,10 +38,23 @@ class CallOptions(TypedDict, total=False):
     """Laid over those of the client."""
     model: str | None
     system_prompt: str | None
+    max_tokens: int | None
+    """Tokens that one response may have; Anthropic's API wants a number and gets 8192."""
+    temperature: float | None
+    stop: str | Sequence[str] | None
+    """Text at which the model stops."""
+    tool_choice: str | None
+    """`"auto"`, `"none"`, `"required"`, or the name of a tool; for the first response of the run."""
+    parallel_tool_calls: bool | None
+    """Whether one response may ask for several tools."""
 
 
-_DEFAULT_BASE_URLS: dict[str, str] = {"openai": "https://api.openai.com/v1"}
-_BASE_URL_VARIABLES: dict[str, str] = {"openai": "OPENAI_BASE_URL"}
+_STYLES: tuple[Style, ...] = ("openai", "anthropic")
+_DEFAULT_BASE_URLS: dict[Style, str] = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+_BASE_URL_VARIABLES: dict[Style, str] = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
+_KEY_VARIABLES: dict[Style, str] = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+_AGES_S = 4_000_000.0
+"""46 days, as good as for ever: some operating systems' waits take no more."""
 _RESERVED_PARAMS = frozenset({"messages", "tools", "stream", "model"})
 _RESERVED_HEADERS = frozenset({"content-length", "transfer-encoding", "host", "connection"})
 
@@ -95,6 +109,8 @@ class ClientConfig:
     query: tuple[tuple[str, str], ...] = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     api_key: Secret | None
+    auth_token: Secret | None
+    anthropic_version: str
     model: str
     system_prompt: str | None
     max_turns: int
@@ -105,6 +121,7 @@ class ClientConfig:
     deadline: float | None
     request_params: Mapping[str, Any]
     body_transform: Callable[[dict[str, Any]], dict[str, Any]] | None
+    split_think_tags: bool
     limits: Limits
 
     @property
@@ -114,17 +131,23 @@ class ClientConfig:
 
     def auth_headers(self) -> dict[str, str]:
         """The headers that carry the key; made when a request is sent, kept nowhere."""
-        return {} if self.api_key is None else {"authorization": f"Bearer {self.api_key.reveal()}"}
+        if self.auth_token is not None:
+            return {"authorization": f"Bearer {self.auth_token.reveal()}"}
+        if self.api_key is None:
+            return {}
+        if self.style == "anthropic":
+            return {"x-api-key": self.api_key.reveal()}
+        return {"authorization": f"Bearer {self.api_key.reveal()}"}
 
     def redact(self, error: ToolnexusError) -> None:
         """Take the key out of an error: some services echo it."""
-        key = self.api_key.reveal() if self.api_key is not None else ""
-        if not key:
-            return
-        error.args = tuple(a.replace(key, "[redacted]") if isinstance(a, str) else a for a in error.args)
-        if isinstance(error, APIStatusError):
-            error.message = error.message.replace(key, "[redacted]")
-            error.body = error.body.replace(key, "[redacted]")
+        for secret in (self.api_key, self.auth_token):
+            if secret is not None:
+                key = secret.reveal()
+                error.args = tuple(a.replace(key, "[redacted]") if isinstance(a, str) else a for a in error.args)
+                if isinstance(error, APIStatusError):
+                    error.message = error.message.replace(key, "[redacted]")
+                    error.body = error.body.replace(key, "[redacted]")
 
     @classmethod
     def create(
@@ -134,6 +157,8 @@ class ClientConfig:
         style: str,
         model: str,
         api_key: str | None,
+        auth_token: str | None,
+        anthropic_version: str,
         headers: Mapping[str, str] | None,
         query: Mapping[str, str] | None,
         system_prompt: str | None,
@@ -145,6 +170,7 @@ class ClientConfig:
         deadline: float | None,
         request_params: Mapping[str, Any] | None,
         body_transform: Callable[[dict[str, Any]], dict[str, Any]] | None,
+        split_think_tags: bool,
         limits: Limits | None,
     ) -> ClientConfig:
         """Check the arguments of a client.
@@ -152,20 +178,25 @@ class ClientConfig:
         Raises:
             ConfigurationError: One of them cannot work.
         """
-        if style not in _DEFAULT_BASE_URLS:
-            raise ConfigurationError(f"style: expected one of {sorted(_DEFAULT_BASE_URLS)}, got {style!r}")
-        checked_style: Style = "openai"
-        url, url_query = _endpoint(checked_style, base_url)
+        if style not in _STYLES:
+            raise ConfigurationError(f"style: expected one of {list(_STYLES)}, got {style!r}")
+        if auth_token is not None and (style != "anthropic" or api_key is not None):
+            raise ConfigurationError(
+                "auth_token: for style='anthropic', in place of api_key; other styles send api_key as a bearer token"
+            )
+        url, url_query = _endpoint(style, base_url)
         if body_transform is not None and not callable(body_transform):
             raise ConfigurationError(f"body_transform: expected a function of the body, got {body_transform!r}")
         if limits is not None and not isinstance(limits, Limits):
             raise ConfigurationError(f"limits: expected Limits(...), got {limits!r}")
         return cls(
-            style=checked_style,
+            style=style,
             url=url,
             query=(*url_query, *_query(query)),
             headers=_headers(headers),
-            api_key=_api_key(checked_style, url, api_key),
+            api_key=None if auth_token is not None else _api_key(style, url, api_key),
+            auth_token=None if auth_token is None else _secret("auth_token", auth_token),
+            anthropic_version=_version(anthropic_version),
             model=check_model(model),
             system_prompt=check_optional_text("system_prompt", system_prompt),
             max_turns=check_count("max_turns", max_turns, minimum=1),
@@ -179,6 +210,7 @@ class ClientConfig:
             deadline=check_deadline(deadline),
             request_params=check_params(request_params),
             body_transform=body_transform,
+            split_think_tags=bool(split_think_tags),
             limits=limits or Limits(),
         )
 
@@ -211,7 +243,7 @@ def check_seconds(name: str, value: object, *, minimum: float) -> float:
     """A number of seconds from `minimum` on."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= minimum:
         raise ConfigurationError(f"{name}: expected seconds, at least {minimum:g}, got {value!r}")
-    return float(value)
+    return min(float(value), _AGES_S)
 
 
 def check_deadline(value: object) -> float | None:
@@ -240,6 +272,28 @@ def check_params(params: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return dict(params)
 
 
+def check_temperature(value: object) -> float | None:
+    """A number from 0 on, or `None`; how far it goes is the provider's affair."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
+        raise ConfigurationError(f"temperature: expected a number of at least 0, got {value!r}")
+    return value
+
+
+def check_stop(value: object) -> tuple[str, ...]:
+    """One text, or several."""
+    texts = (value,) if isinstance(value, str) else () if value is None else value
+    if not isinstance(texts, Sequence) or not all(isinstance(text, str) and text for text in texts):
+        raise ConfigurationError(f"stop: expected a str or a list of them, none empty, got {value!r}")
+    return tuple(str(text) for text in texts)
+
+
+def check_flag(name: str, value: object) -> bool | None:
+    """A bool, or `None`."""
+    if value is not None and not isinstance(value, bool):
+        raise ConfigurationError(f"{name}: expected True, False or None, got {value!r}")
+    return value
+
+
 # -- checks of the constructor alone
 
 
@@ -253,7 +307,11 @@ def _endpoint(style: Style, base_url: str | None) -> tuple[str, tuple[tuple[str,
         source = _BASE_URL_VARIABLES[style]
         base_url = os.environ.get(source, "").strip() or _DEFAULT_BASE_URLS[style]
     parts = _split_url(source, base_url)
-    path = parts.path.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
+    path = parts.path.rstrip("/")
+    if style == "openai":
+        path = path.removesuffix("/chat/completions") + "/chat/completions"
+    else:  # with and without the version: Anthropic's own SDK wants a base URL without it
+        path = path.removesuffix("/messages").removesuffix("/v1") + "/v1/messages"
     url = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
     return url, tuple(parse_qsl(parts.query, keep_blank_values=True))
 
@@ -280,20 +338,30 @@ def _api_key(style: Style, url: str, api_key: str | None) -> Secret | None:
     if api_key is None:
         host = urlsplit(url).hostname or ""
         is_openrouter = host == "openrouter.ai" or host.endswith(".openrouter.ai")
-        source = "OPENROUTER_API_KEY" if is_openrouter else "OPENAI_API_KEY"
+        source = "OPENROUTER_API_KEY" if is_openrouter and style == "openai" else _KEY_VARIABLES[style]
         api_key = os.environ.get(source, "").strip()  # a file that was read into a variable ends with a newline
         if not api_key:
             return None
-    if not isinstance(api_key, str):
-        raise ConfigurationError(f"{source}: expected a str, got {type(api_key).__name__}")
-    if not api_key.strip():
+    return _secret(source, api_key)
+
+
+def _secret(source: str, key: object) -> Secret:
+    if not isinstance(key, str):
+        raise ConfigurationError(f"{source}: expected a str, got {type(key).__name__}")
+    if not key.strip():
         raise ConfigurationError(f"{source}: expected a key, got a blank string; leave it out if the server needs none")
-    if not api_key.isascii() or any(c < " " or c == "\x7f" for c in api_key) or api_key != api_key.strip():
+    if not key.isascii() or any(c < " " or c == "\x7f" for c in key) or key != key.strip():
         raise ConfigurationError(
             f"{source}: the key holds white space at an end, a control or a non-ASCII character, "
             "which no HTTP header can carry; was it read from a file without strip()?"
         )
-    return Secret(api_key)
+    return Secret(key)
+
+
+def _version(version: object) -> str:
+    if not isinstance(version, str) or not re.fullmatch(r"[\x21-\x7e]+", version):
+        raise ConfigurationError(f"anthropic_version: expected a version such as '2023-06-01', got {version!r}")
+    return version
 
 
 def _headers(headers: Mapping[str, str] | None) -> dict[str, str]:

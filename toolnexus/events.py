@@ -96,9 +96,10 @@ def event_from_dict(data: dict[str, Any]) -> StreamEvent:
     Raises:
         ConfigurationError: `data` is no event.
     """
-    cls = _BY_TYPE.get(data.get("type", ""))
+    type = data.get("type")
+    cls = _BY_TYPE.get(type) if isinstance(type, str) else None
     if cls is None:
-        raise ConfigurationError(f"expected an event with a type of {sorted(_BY_TYPE)}, got {data.get('type')!r}")
+        raise ConfigurationError(f"expected an event with a type of {sorted(_BY_TYPE)}, got {type!r}")
     try:
         event: StreamEvent = _adapter(cls.type).validate_python({k: v for k, v in data.items() if k != "type"})
     except ValueError as error:
@@ -112,8 +113,15 @@ def event_to_json(event: StreamEvent) -> str:
 
 
 def event_from_json(text: str | bytes) -> StreamEvent:
-    """The event that `event_to_json` wrote."""
-    data = json.loads(text)
+    """The event that `event_to_json` wrote.
+
+    Raises:
+        ConfigurationError: `text` is no event.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"expected a JSON object: {error}") from None
     if not isinstance(data, dict):
         raise ConfigurationError(f"expected a JSON object, got {type(data).__name__}")
     return event_from_dict(data)

@@ -22,6 +22,9 @@ class TextPart:
     """Text, as written by the user, the model or a tool."""
 
     text: str
+    origin: str | None = field(default=None, repr=False)
+    extra: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What the provider named by `origin` wants back with it, such as citations."""
     type: Literal["text"] = field(default="text", repr=False)
 
 

@@ -46,7 +46,8 @@ class RetryPolicy:
         """Seconds before the next try, after `attempt` tries: what the service asks for, else backoff with jitter."""
         if isinstance(error, APIStatusError) and error.retry_after is not None:
             return error.retry_after
-        return min(self.base * 2.0 ** (attempt - 1), _MAX_BACKOFF_S) * (0.5 + self.jitter() / 2)
+        doublings = min(attempt - 1, 60)  # a float ends at 2 ** 1023
+        return min(self.base * 2.0**doublings, _MAX_BACKOFF_S) * (0.5 + self.jitter() / 2)
 
     def tenacity(self, remaining: Callable[[], float]) -> dict[str, Any]:  # Any: arguments of tenacity's two classes
         """The rules as arguments of `tenacity.Retrying` and `tenacity.AsyncRetrying`.

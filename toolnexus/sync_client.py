@@ -15,7 +15,7 @@ from .errors import ConfigurationError
 from .events import StreamEvent, TextEvent
 from .limits import Limits
 from .results import RunResult
-from .stores import ConversationStore, MemoryStore
+from .stores import ConversationStore, MemoryStore, check_store
 from .suspension import Answer, Request
 from .tools.toolkit import Toolkit
 
@@ -43,6 +43,8 @@ class SyncClient:
         style: Style = "openai",
         base_url: str | None = None,
         api_key: str | None = None,
+        auth_token: str | None = None,
+        anthropic_version: str = "2023-06-01",
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
         system_prompt: str | None = None,
@@ -56,6 +58,7 @@ class SyncClient:
         store: ConversationStore | None = None,
         request_params: Mapping[str, Any] | None = None,
         body_transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        split_think_tags: bool = False,
         http_client: httpx.Client | None = None,
         limits: Limits | None = None,
     ) -> None:
@@ -63,9 +66,14 @@ class SyncClient:
 
         Args:
             model: Sent verbatim.
-            style: The API that the endpoint speaks: `"openai"` posts to `{base_url}/chat/completions`.
-            base_url: Root of the endpoint; `None` takes `OPENAI_BASE_URL`, else the provider's own.
-            api_key: `None` takes `OPENAI_API_KEY` (`OPENROUTER_API_KEY` for OpenRouter); local servers need none.
+            style: The API that the endpoint speaks: `"openai"` posts to `{base_url}/chat/completions`, `"anthropic"`
+                to `{base_url}/v1/messages`.
+            base_url: Root of the endpoint; `None` takes `OPENAI_BASE_URL` or `ANTHROPIC_BASE_URL`, else the provider's
+                own.
+            api_key: `None` takes `OPENAI_API_KEY` (`OPENROUTER_API_KEY` for OpenRouter) or `ANTHROPIC_API_KEY`; local
+                servers need none.
+            auth_token: For the Anthropic style, in place of a key: sent as a bearer token.
+            anthropic_version: Sent to endpoints of that style.
             headers: Added to every request.
             query: Added to every request's URL.
             system_prompt: Sent with every run, never part of a transcript.
@@ -80,6 +88,7 @@ class SyncClient:
             store: Keeps conversations by id; `None` keeps them in memory.
             request_params: Members of every request body; they win, and `None` removes one.
             body_transform: Sees and may replace every request body.
+            split_think_tags: Take a `<think>` block at the start of a response's text for reasoning.
             http_client: Used in place of our own connections, for proxies, certificates or recording; not closed.
             limits: Bounds on what a server or a tool may send.
 
@@ -91,6 +100,8 @@ class SyncClient:
             style=style,
             model=model,
             api_key=api_key,
+            auth_token=auth_token,
+            anthropic_version=anthropic_version,
             headers=headers,
             query=query,
             system_prompt=system_prompt,
@@ -102,10 +113,13 @@ class SyncClient:
             deadline=deadline,
             request_params=request_params,
             body_transform=body_transform,
+            split_think_tags=split_think_tags,
             limits=limits,
         )
         self._wait_for = _sync_only("wait_for", wait_for)
-        self._store: ConversationStore = store if store is not None else MemoryStore()
+        self._store = MemoryStore() if store is None else check_store(store)
+        _sync_only("store", self._store.get)
+        _sync_only("store", self._store.save)
         if http_client is not None:
             import httpx
 
@@ -185,7 +199,7 @@ class SyncClient:
             self._closed = True
             world, self._world = self._world, None
         if world is not None:
-            world.transport.discard()
+            world.transport.close()
             world.tools.close()
 
     def __enter__(self) -> Self:

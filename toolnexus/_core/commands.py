@@ -16,6 +16,18 @@ from ..tool import Tool, ToolResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """What a model may be asked to do otherwise, in no provider's words; what is not set is not sent."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    stop: tuple[str, ...] = ()
+    tool_choice: str | None = None
+    """`"auto"`, `"none"`, `"required"`, or the name of a tool."""
+    parallel_tool_calls: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """What the model is asked, in no provider's words."""
 
@@ -24,6 +36,7 @@ class ModelRequest:
     messages: Sequence[Message]
     tools: Sequence[Tool]
     stream: bool
+    options: ModelOptions = ModelOptions()
     params: Mapping[str, Any] = field(default_factory=dict)
     """Members of the request body that the user set; they win, and `None` removes one."""
     origin: str

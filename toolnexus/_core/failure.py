@@ -21,6 +21,11 @@ from ..errors import (
     PermissionDeniedError,
     RateLimitError,
 )
+from .payload import well_formed
+
+_MESSAGE_CHARS = 2000
+"""How much we show of a provider's own words: some quote the whole request."""
+_STATUS = re.compile(r"[0-9]{3}\Z")
 
 _BY_STATUS: dict[int, type[APIStatusError]] = {
     400: BadRequestError,
@@ -135,14 +140,15 @@ def _find_error(payload: object) -> Mapping[str, Any] | None:
 def _describe(error: Mapping[str, Any]) -> tuple[str | None, str | None]:
     message = next((m for key in ("message", "detail", "msg") if isinstance(m := error.get(key), str) and m), None)
     names = [v for key in ("type", "code", "status") if isinstance(v := error.get(key), str) and v != "error"]
-    return message, next((n for n in names if _fold(n) in _BY_KIND), names[0] if names else None)
+    kind = next((n for n in names if _fold(n) in _BY_KIND), names[0] if names else None)
+    return message and _clip(well_formed(message), _MESSAGE_CHARS), kind and _clip(well_formed(kind), 100)
 
 
 def _class_for_error(error: Mapping[str, Any]) -> type[APIStatusError]:
     # The code is the finer word of the two ("model_not_found" of "invalid_request_error"); a number is a status.
     for key in ("code", "type", "status", "status_code"):
         value = error.get(key)
-        if isinstance(value, str) and value.isdigit():
+        if isinstance(value, str) and _STATUS.match(value):
             value = int(value)
         if isinstance(value, str) and (cls := _BY_KIND.get(_fold(value))):
             return cls
@@ -171,8 +177,11 @@ def _read_error(text: str) -> object:
 
 def _plain(text: str) -> str:
     """A body that is not the JSON we know, short enough for a message."""
-    line = " ".join(text[:2000].split())
-    return line[:500] + ("…" if len(line) > 500 else "")
+    return _clip(" ".join(text[:2000].split()), 500)
+
+
+def _clip(text: str, length: int) -> str:
+    return text[:length] + ("…" if len(text) > length else "")
 
 
 _DIGITS = re.compile(r"[0-9]+\Z")
@@ -196,7 +205,8 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
         return float(ms[:400]) / 1000
     value = headers.get("retry-after", "").strip()
     if _DIGITS.match(value):
-        return float("inf") if len(value.lstrip("0")) > 15 else float(value[:400])
+        digits = value.lstrip("0")
+        return float("inf") if len(digits) > 15 else float(digits or "0")
     if _DECIMAL.match(value):
         return float(value[:400])
     at = _http_date(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import isfinite
 from typing import Any, NoReturn
 
 from pydantic_core import from_json
@@ -76,7 +77,8 @@ def parse_arguments(text: str) -> dict[str, Any]:
         raise UnreadableArguments(f"the arguments are not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise UnreadableArguments(f"the arguments must be a JSON object, not {_JSON_NAMES[type(value)]}")
-    return value
+    cleaned: dict[str, Any] = clean(value)
+    return cleaned
 
 
 _JSON_NAMES = {
@@ -101,6 +103,21 @@ def well_formed(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def clean(value: Any) -> Any:
+    """JSON fit to be stored and sent: text without surrogates, `None` for a number beyond the range of a float."""
+    match value:
+        case str():
+            return well_formed(value)
+        case list():
+            return [clean(item) for item in value]
+        case dict():
+            return {well_formed(key): clean(item) for key, item in value.items()}
+        case float() if not isfinite(value):
+            return None
+        case _:
+            return value
 
 
 def check_depth(text: str) -> int:
@@ -138,19 +155,11 @@ def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {key!r} comes twice")  # two readers may disagree about which one counts
+            raise ValueError(f"the key {key[:100]!r} comes twice")  # two readers may disagree about which one counts
         if key != well_formed(key):
             raise ValueError("a key holds half of a surrogate pair")
-        found[key] = _clean(value)
+        found[key] = value
     return found
-
-
-def _clean(value: Any) -> Any:
-    if type(value) is str:
-        return well_formed(value)
-    if type(value) is list:
-        return [_clean(item) for item in value]
-    return value  # objects were cleaned when they were made
 
 
 def _parse_int(digits: str) -> int:

@@ -42,6 +42,11 @@ class Reply:
         self._enough = False
 
     @property
+    def is_error(self) -> bool:
+        """Whether the status alone says that there is no answer, whatever the body may add."""
+        return not 200 <= self.status <= 299
+
+    @property
     def wants_bytes(self) -> bool:
         """Whether reading on makes sense."""
         return not self._enough
@@ -60,7 +65,7 @@ class Reply:
             return
         self._body.append(data)
         self._size += len(data)
-        if not 200 <= self.status <= 299:
+        if self.is_error:
             self._enough = self._size >= self._limits.error_body_bytes
         elif self._size > self._limits.event_bytes:
             raise ProtocolError(f"the reply exceeds {self._limits.event_bytes} bytes (Limits.event_bytes)")
@@ -75,15 +80,15 @@ class Reply:
             ProtocolError: It is not what a model sends.
             StreamInterruptedError: It ended too early.
         """
-        if not 200 <= self.status <= 299:
+        if self.is_error:
             raise self._status_error()
         if self._is_stream is None:
             raise StreamInterruptedError(f"the reply has no body (status {self.status})")
-        if not self._is_stream and not self._turn.ended:
+        if not self._is_stream:
             self._read_whole(b"".join(self._body))
-        self._turn.closed()
         if not self._turn.complete:
             raise StreamInterruptedError(f"the stream ended after {self._events} events, before its end mark")
+        self._turn.closed()
 
     def _look(self) -> None:
         """Tell a stream from a JSON reply by the first byte that says something."""

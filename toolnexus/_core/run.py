@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import ToolnexusError
 from ..events import DoneEvent, PendingEvent, StreamEvent, ToolCallEvent, ToolResultEvent, UsageEvent
@@ -27,10 +27,22 @@ from ..messages import Message, ToolCallPart
 from ..results import Limit, RunResult, Status, ToolCallRecord, Usage
 from ..suspension import Answer, Pending, Request, RequestCall
 from ..tool import Tool, ToolResult
-from .commands import Checkpoint, Command, Finish, ModelRequest, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
+from .commands import (
+    Checkpoint,
+    Command,
+    Finish,
+    ModelOptions,
+    ModelRequest,
+    RunTools,
+    SendRequest,
+    ToolCall,
+    ToolOutcome,
+    WaitFor,
+)
+from .payload import well_formed
 from .reply import Reply
 from .transcript import closing_result, result_part
-from .turn import CUT_REASONS, Turn
+from .turn import CUT_REASONS, PAUSE_REASON, Turn
 from .wire import Wire
 
 
@@ -48,8 +60,10 @@ class RunSetup:
     """Makes invented ids unlike those of other runs."""
     system: str | None = None
     tools: Sequence[Tool] = ()
+    options: ModelOptions = field(default_factory=ModelOptions)
     params: Mapping[str, Any] = field(default_factory=dict)
     stream: bool = True
+    split_think_tags: bool = False
     max_turns: int = 10
     limits: Limits = field(default_factory=Limits)
     conversation_id: str | None = None
@@ -57,6 +71,9 @@ class RunSetup:
     """Whether the transcript is kept somewhere, so that checkpoints make sense."""
     can_wait: bool = False
     """Whether somebody here can answer a suspended call."""
+
+
+C = TypeVar("C", SendRequest, RunTools, WaitFor, Checkpoint, Finish)
 
 
 class _Stage(Enum):
@@ -116,15 +133,13 @@ class AgentRun:
         """What to do now; the same until the facts that it asks for are in."""
         if self._unsaved and self._setup.keeps:
             return Checkpoint(self.messages)
-        match self._stage:
-            case _Stage.ASK:
-                return SendRequest(self._model_request(), self._turns + 1)
-            case _Stage.ACT if self._batch:
-                return RunTools(tuple(self._tool_call(call) for call in self._batch))
-            case _Stage.ACT:
-                return WaitFor(self._open_requests()[0])
-            case _Stage.END:
-                return Finish(DoneEvent(self.result()))
+        if self._stage is _Stage.ASK:
+            return SendRequest(self._model_request(), self._turns + 1)
+        if self._stage is _Stage.END:
+            return Finish(DoneEvent(self.result()))
+        if self._batch:
+            return RunTools(tuple(self._tool_call(call) for call in self._batch))
+        return WaitFor(self._open_requests()[0])
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """The request in the provider's words."""
@@ -138,6 +153,8 @@ class AgentRun:
             messages=self._messages,
             tools=setup.tools,
             stream=setup.stream,
+            # A forced choice is for the first response: kept up, the model could never answer.
+            options=setup.options if not self._turns else replace(setup.options, tool_choice=None),
             params=setup.params,
             origin=setup.origin,
         )
@@ -164,9 +181,8 @@ class AgentRun:
             headers: Names in lower case.
             now: Unix seconds, for a `Retry-After` that is a date.
         """
-        if self._stage is not _Stage.ASK:
-            raise RuntimeError("response_opened: no SendRequest is waiting for a response")
-        self._turn = Turn(self._setup.limits)
+        self._expect(SendRequest, "response_opened")
+        self._turn = Turn(self._setup.limits, split_think_tags=self._setup.split_think_tags)
         self._failure = None
         reader = self._setup.wire.reader(self._turn)
         self._reply = Reply(status, headers, now, reader, self._turn, self._setup.limits)
@@ -207,12 +223,16 @@ class AgentRun:
         if self._failure is not None and not events:
             raise self._failure
         turn.events = []
+        turn.shown = turn.shown or bool(events)
         return events
 
     def response_failed(self, error: ToolnexusError) -> Sequence[StreamEvent]:
-        """Reading broke off. That is an end like any other if the answer was complete, else `error` is raised."""
-        turn, _ = self._open_turn()
-        if not turn.complete:
+        """Reading broke off: an end like any other if the answer was complete or there is none, else `error` is raised.
+
+        An error status is an answer enough; a 401 is not tried again because its body was cut.
+        """
+        turn, reply = self._open_turn()
+        if not (turn.complete or reply.is_error):
             raise self._failure or error
         return self.response_ended()
 
@@ -263,10 +283,7 @@ class AgentRun:
             for slot, part in enumerate(message.tool_calls)
         ]
         if not self._calls:
-            if turn.finish_reason == "length":
-                self._end("incomplete", "max_tokens")
-            else:
-                self._end("done")
+            self._conclude()
             return
         events.extend(ToolCallEvent(c.part.id, c.part.name, c.part.args, c.part.error) for c in self._calls)
         for call in self._calls:
@@ -291,6 +308,7 @@ class AgentRun:
 
     def tool_finished(self, outcome: ToolOutcome) -> Sequence[StreamEvent]:
         """A call of the current `RunTools` is through: it has a result, or it waits for an answer."""
+        self._expect(RunTools, "tool_finished")
         if outcome.slot not in self._running:
             raise RuntimeError(f"tool_finished: no tool is running in slot {outcome.slot}")
         self._running.remove(outcome.slot)
@@ -310,9 +328,7 @@ class AgentRun:
 
     def answer_received(self, answer: Answer, now: float) -> Sequence[StreamEvent]:
         """The answer to the request of the current `WaitFor`; `now` in Unix seconds."""
-        call = self._waiting_call()
-        request = call.request
-        assert request is not None
+        call, request = self._waiting_call()
         if answer.id != request.id:
             return self.answer_failed(f"the answer names request {answer.id!r}, not {request.id!r}")
         if request.expires_at is not None and now >= request.expires_at:
@@ -329,14 +345,15 @@ class AgentRun:
 
     def answer_failed(self, why: str) -> Sequence[StreamEvent]:
         """There is no answer to the request of the current `WaitFor`, and there will be none."""
-        call = self._waiting_call()
+        call, _ = self._waiting_call()
         events: list[StreamEvent] = []
-        self._settle(call, ToolResult(f"The call did not go on: {why}.", is_error=True), events)
+        self._settle(call, ToolResult(well_formed(f"The call did not go on: {why}."), is_error=True), events)
         self._go_on()
         return events
 
     def saved(self) -> None:
         """The transcript of the current `Checkpoint` is safe."""
+        self._expect(Checkpoint, "saved")
         self._unsaved = False
 
     def _suspend(self, call: _Call, value: Pending, asks_approval: bool, events: list[StreamEvent]) -> None:
@@ -366,11 +383,15 @@ class AgentRun:
         call.request = None
         events.append(ToolResultEvent(call.part.id, call.part.name, call.result.text, result.is_error))
 
-    def _waiting_call(self) -> _Call:
+    def _waiting_call(self) -> tuple[_Call, Request]:
+        request = self._expect(WaitFor, "an answer").request
+        return next(call for call in self._calls if call.request is request), request
+
+    def _expect(self, kind: type[C], fact: str) -> C:
         command = self.next_command()
-        if not isinstance(command, WaitFor):
-            raise RuntimeError("no WaitFor is waiting for an answer")
-        return next(call for call in self._calls if call.request is command.request)
+        if not isinstance(command, kind):
+            raise RuntimeError(f"{fact} answers {kind.__name__}, but the run waits for {type(command).__name__}")
+        return command
 
     def _open_requests(self) -> list[Request]:
         return [call.request for call in self._calls if call.request is not None]
@@ -392,13 +413,16 @@ class AgentRun:
             self._end("pending")
 
     def _conclude(self) -> None:
-        """Every call has its result: they join the transcript, and the model is asked again."""
+        """The turn is over, every call has its result: they join the transcript, and the model is asked again."""
+        goes_on = bool(self._calls) or self._finish_reason == PAUSE_REASON
         messages = self.messages
         self._records += self._call_records()
         self._calls = []
         self._messages = messages
-        if self._finish_reason in CUT_REASONS:
-            self._end(*(("incomplete", "max_tokens") if self._finish_reason == "length" else ("done", None)))
+        if self._finish_reason == "length":
+            self._end("incomplete", "max_tokens")
+        elif not goes_on or self._finish_reason in CUT_REASONS:
+            self._end("done")
         elif self._turns >= self._setup.max_turns:
             self._end("incomplete", "max_turns")
         else:
@@ -412,10 +436,7 @@ class AgentRun:
 
     def done(self) -> Sequence[StreamEvent]:
         """The last events of the run, once `Finish` was ordered."""
-        command = self.next_command()
-        if not isinstance(command, Finish):
-            raise RuntimeError(f"the run is not over: it waits for {type(command).__name__}")
-        return (command.event,)
+        return (self._expect(Finish, "done").event,)
 
     @property
     def messages(self) -> list[Message]:
@@ -437,7 +458,20 @@ class AgentRun:
 
     def result(self) -> RunResult:
         """The run's result; after `Finish`, the final one."""
-        return self._result(self._status, self._limit, self._text, self._finish_reason)
+        return RunResult(
+            text=self._text,
+            messages=self.messages,
+            tool_calls=[*self._records, *self._call_records()],
+            turns=self._turns,
+            usage=self._usage,
+            model=self._setup.model,
+            status=self._status,
+            limit=self._limit,
+            finish_reason=self._finish_reason,
+            requests=self._open_requests(),
+            id=self._setup.conversation_id,
+            request_ids=list(self._request_ids),
+        )
 
     def abandon(self, *, aborted: bool = False) -> RunResult:
         """End the run where it stands, after an error or a cancel.
@@ -456,30 +490,14 @@ class AgentRun:
         messages = self.messages
         self._records += self._call_records()
         self._calls, self._batch, self._messages = [], [], messages
-        turn = self._turn
+        self._running.clear()
+        if self._turn is not None:
+            self._text, self._finish_reason = self._turn.text, self._turn.finish_reason
+            self._turn = self._reply = None
+        if aborted:
+            self._finish_reason = "aborted"
         self._end("error")
-        return self._result(
-            "error",
-            None,
-            turn.text if turn is not None else self._text,
-            "aborted" if aborted else turn.finish_reason if turn is not None else self._finish_reason,
-        )
-
-    def _result(self, status: Status, limit: Limit | None, text: str, finish_reason: str | None) -> RunResult:
-        return RunResult(
-            text=text,
-            messages=self.messages,
-            tool_calls=[*self._records, *self._call_records()],
-            turns=self._turns,
-            usage=self._usage,
-            model=self._setup.model,
-            status=status,
-            limit=limit,
-            finish_reason=finish_reason,
-            requests=self._open_requests(),
-            id=self._setup.conversation_id,
-            request_ids=list(self._request_ids),
-        )
+        return self.result()
 
     def _call_records(self) -> list[ToolCallRecord]:
         return [

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..messages import Message, ToolCallPart, ToolResultPart
+from ..messages import Message, Part, ToolCallPart, ToolResultPart
 from ..tool import ToolResult
 
 NOT_RUN = "The call was not run: the run ended before."
@@ -73,3 +73,31 @@ def _finished(message: Message) -> Message:
             for part in message.parts
         ),
     )
+
+
+def is_for(part_origin: str | None, style: str, origin: str | None) -> bool:
+    """Whether what `part_origin` wants back whole is for `origin`, a provider of `style`.
+
+    An origin is a style and a host, such as `openai:api.example.com`; a bare style is history that the caller gave
+    in that style's shape. With `origin` left out, every provider of the style will do.
+    """
+    if part_origin is None or part_origin == style:
+        return True
+    return part_origin == origin if origin else part_origin.startswith(style + ":")
+
+
+def with_ids(messages: Iterable[Message], accepted: Callable[[ToolCallPart], str]) -> list[Message]:
+    """`messages` with the id that `accepted` gives for each call, and its results under the same."""
+    out: list[Message] = []
+    ids: dict[str, str] = {}  # of the current turn
+    for message in messages:
+        if message.tool_calls:
+            ids = {call.id: accepted(call) for call in message.tool_calls}
+        out.append(Message(message.role, (_with_id(part, ids) for part in message.parts)) if ids else message)
+    return out
+
+
+def _with_id(part: Part, ids: Mapping[str, str]) -> Part:
+    if isinstance(part, (ToolCallPart, ToolResultPart)) and ids.get(part.id, part.id) != part.id:
+        return replace(part, id=ids[part.id])
+    return part

@@ -15,10 +15,13 @@ from ..events import ReasoningEvent, StreamEvent, TextEvent
 from ..limits import Limits
 from ..messages import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
 from ..results import Usage
-from .payload import UnreadableArguments, parse_arguments, well_formed
+from .payload import UnreadableArguments, clean, parse_arguments, well_formed
+from .think_tags import ThinkTags
 
 CUT_REASONS = frozenset({"length", "content_filter", "refusal"})
 """Finish reasons after which no tool of the response runs, whatever calls it holds."""
+PAUSE_REASON = "pause_turn"
+"""The provider's own tools take long: it wants the response sent back, and goes on from there (Anthropic)."""
 
 LINGER_S = 5.0
 """How long we read on after the finish reason, for usage and the end mark."""
@@ -48,6 +51,8 @@ class Pieces:
 @dataclass(slots=True, eq=False)
 class TextDraft:
     text: Pieces = field(default_factory=Pieces)
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What the provider wants back with it, such as citations."""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,11 +106,11 @@ D = TypeVar("D", TextDraft, ReasoningDraft, CallDraft, OpaqueDraft)
 class Turn:
     """A response in the making."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, split_think_tags: bool = False) -> None:
         self.events: list[StreamEvent] = []
         """What the user is to see next; whoever takes them empties the list."""
         self.shown = False
-        """Whether any event of this response was made: from then on it cannot be asked for again."""
+        """Whether any event of this response was taken: from then on it cannot be asked for again."""
         self.drafts: list[Draft] = []
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
@@ -116,33 +121,45 @@ class Turn:
         self._limits = limits
         self._calls = 0
         self._half: tuple[TextDraft | ReasoningDraft, str] | None = None  # half of a surrogate pair, held back
+        self._tags = ThinkTags() if split_think_tags else None
 
     # -- facts from the wire reader
 
-    def text_received(self, delta: str, draft: TextDraft | None = None) -> TextDraft:
+    def text_opened(self) -> TextDraft:
+        """A block of text began."""
+        return self._open(TextDraft())
+
+    def reasoning_opened(self) -> ReasoningDraft:
+        """A block of thinking began."""
+        return self._open(ReasoningDraft())
+
+    def text_received(self, delta: str, draft: TextDraft | None = None) -> None:
         """Text of the answer; it goes on with `draft`, or with the last block if that is text."""
+        if self._tags is not None:
+            thinking, delta = self._tags.split(delta)
+            if thinking:
+                self.reasoning_received(thinking)
+            if not delta:
+                return
         if draft is None:
             last = self.drafts[-1] if self.drafts else None
-            draft = last if isinstance(last, TextDraft) else self._open(TextDraft())
+            draft = last if isinstance(last, TextDraft) else self.text_opened()
         if not delta.isascii() or self._half:
             delta = self._whole(draft, delta)
         if delta:
             draft.text.append(delta)
             self.events.append(TextEvent(delta))
-            self.shown = True
-        return draft
 
     def reasoning_received(self, delta: str, draft: ReasoningDraft | None = None) -> ReasoningDraft:
         """Thinking; it goes on with `draft`, or with the last block if that is thinking."""
         if draft is None:
             last = self.drafts[-1] if self.drafts else None
-            draft = last if isinstance(last, ReasoningDraft) else self._open(ReasoningDraft())
+            draft = last if isinstance(last, ReasoningDraft) else self.reasoning_opened()
         if not delta.isascii() or self._half:
             delta = self._whole(draft, delta)
         if delta:
             draft.text.append(delta)
             self.events.append(ReasoningEvent(delta))
-            self.shown = True
         return draft
 
     def call_opened(self) -> CallDraft:
@@ -159,7 +176,7 @@ class Turn:
         draft.size += len(piece)
         if draft.size > self._limits.tool_args_bytes:
             raise ProtocolError(
-                f"the arguments of tool call {draft.name!r} exceed {self._limits.tool_args_bytes} bytes "
+                f"the arguments of tool call {draft.name[:100]!r} exceed {self._limits.tool_args_bytes} bytes "
                 "(Limits.tool_args_bytes)"
             )
         draft.pieces.append(piece)
@@ -167,6 +184,10 @@ class Turn:
     def block_received(self, data: dict[str, Any]) -> OpaqueDraft:
         """A block that only its provider understands."""
         return self._open(OpaqueDraft(data))
+
+    def block_dropped(self, draft: Draft) -> None:
+        """The provider began anew and will not finish this block: it is no part of the answer."""
+        self.drafts.remove(draft)
 
     def usage_reported(self, usage: Usage) -> None:
         """Token counts of this response so far; a later value replaces an earlier one, an unknown one does not."""
@@ -178,13 +199,13 @@ class Turn:
             cached_tokens=_latest(usage.cached_tokens, old.cached_tokens),
             cache_write_tokens=_latest(usage.cache_write_tokens, old.cache_write_tokens),
             reasoning_tokens=_latest(usage.reasoning_tokens, old.reasoning_tokens),
-            raw=({**(old.raw[0] if old.raw else {}), **(usage.raw[0] if usage.raw else {})},),
+            raw=({**(old.raw[0] if old.raw else {}), **clean(usage.raw[0] if usage.raw else {})},),
         )
 
     def finish_reported(self, reason: str) -> None:
         """Why the response ends. A later word replaces an earlier one, but never one that says it was cut."""
         if self.finish_reason not in CUT_REASONS:
-            self.finish_reason = reason
+            self.finish_reason = well_formed(reason)
 
     # -- what came of it
 
@@ -202,13 +223,19 @@ class Turn:
 
     def closed(self) -> None:
         """No more bytes will come: what was held back is let go."""
+        if self._tags is not None:
+            tags, self._tags = self._tags, None
+            thinking, text = tags.end()
+            if thinking:
+                self.reasoning_received(thinking)
+            if text:
+                self.text_received(text)
         if self._half:
             draft, _ = self._half
             self._half = None
             event = TextEvent("\ufffd") if isinstance(draft, TextDraft) else ReasoningEvent("\ufffd")
             draft.text.append(event.delta)
             self.events.append(event)
-            self.shown = True
 
     def parts(self, origin: str, nonce: str) -> tuple[Part, ...]:
         """The response as parts of a message, empty ones left out.
@@ -223,17 +250,19 @@ class Turn:
         seen: set[str] = set()
         for draft in self.drafts:
             match draft:
-                case TextDraft(text):
+                case TextDraft(text, extra):
                     if str(text):
-                        yield TextPart(str(text))
+                        yield TextPart(str(text), origin if extra else None, clean(extra))
                 case ReasoningDraft(text, extra):
                     if str(text) or extra:
-                        yield ReasoningPart(str(text), origin, extra)
+                        yield ReasoningPart(str(text), origin, clean(extra))
                 case OpaqueDraft(data):
-                    yield OpaquePart(data, origin)
+                    yield OpaquePart(clean(data), origin)
                 case CallDraft():
                     # Some servers send no id, or one for several calls: then nobody could tell the results apart.
-                    id = draft.id if draft.id and draft.id not in seen else f"call_{nonce}{len(seen)}"
+                    id = well_formed(draft.id)
+                    if not id or id in seen:
+                        id = f"call_{nonce}{len(seen)}"
                     seen.add(id)
                     yield _call_part(draft, id, origin)
 
@@ -271,7 +300,7 @@ def _call_part(draft: CallDraft, id: str, origin: str) -> ToolCallPart:
         raw=well_formed(raw) if error else None,
         error=error,
         origin=origin,
-        extra=draft.extra,
+        extra=clean(draft.extra),
     )
 
 

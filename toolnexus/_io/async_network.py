@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import httpcore
@@ -19,6 +22,7 @@ import httpx
 from .bounds import Patience
 
 _KEEPALIVE_S = 60.0
+_ATTEMPT_DELAY_S = 0.25
 _HIGH_WATER = 256 * 1024
 """Bytes that may wait to be read before the server is made to wait: a slow consumer slows the reader down."""
 
@@ -123,12 +127,66 @@ async def _wait(future: asyncio.Future[None], timeout: float | None, error: type
         handle.cancel()
 
 
+async def _connect_first(host: str, port: int) -> socket.socket:
+    """Connect to the first address that answers; while one is silent the next is tried as well.
+
+    `loop.create_connection` does the same, but loses a connected socket when it is cancelled at the wrong moment.
+
+    Source: RFC 8305, section 5; the delay is its "Connection Attempt Delay".
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    same, other = [f for f in found if f[0] == found[0][0]], [f for f in found if f[0] != found[0][0]]
+    addresses = [address for pair in zip_longest(same, other) for address in pair if address is not None]
+    attempts: dict[asyncio.Future[None], socket.socket] = {}
+    winner: socket.socket | None = None
+    failure: BaseException = OSError(f"{host!r} has no address")
+    try:
+        while winner is None and (addresses or any(not attempt.done() for attempt in attempts)):
+            if addresses:
+                family, kind, proto, _, address = addresses.pop(0)
+                try:
+                    sock = socket.socket(family, kind, proto)
+                except OSError as error:  # no IPv6 on this machine, for one
+                    failure = error
+                    continue
+                sock.setblocking(False)
+                attempts[asyncio.ensure_future(loop.sock_connect(sock, address))] = sock
+            done, _ = await asyncio.wait(
+                [attempt for attempt in attempts if not attempt.done()],
+                timeout=_ATTEMPT_DELAY_S if addresses else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for attempt in done:
+                failed = attempt.exception()
+                winner, failure = (attempts[attempt], failure) if failed is None else (winner, failed)
+        if winner is None:
+            raise failure
+        return winner
+    finally:
+        for attempt, sock in attempts.items():  # without an await, which a cancel could break
+            if sock is not winner:
+                attempt.cancel()
+                attempt.add_done_callback(partial(_close, sock))
+
+
+def _close(sock: socket.socket, attempt: asyncio.Future[None]) -> None:
+    if not attempt.cancelled():
+        attempt.exception()  # looked at, so that asyncio does not report it as lost
+    sock.close()
+
+
 class AsyncLine(httpcore.AsyncNetworkBackend):
     """The network of one connection: it knows the exchange that uses it, and can be dropped at once."""
 
     def __init__(self) -> None:
         self._protocol = LineProtocol()
         self._loop = asyncio.get_running_loop()
+        self._connecting: asyncio.Timeout | None = None
+        self._aborted = False
         self.patience: Patience | None = None
 
     async def connect_tcp(
@@ -139,25 +197,38 @@ class AsyncLine(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,  # Any: as httpcore declares it
     ) -> httpcore.AsyncNetworkStream:
+        async with self.connecting(timeout):
+            sock = await _connect_first(host, port)
+            await self._loop.create_connection(lambda: self._protocol, sock=sock)
+        return AsyncLineStream(self, self._protocol)
+
+    @contextlib.asynccontextmanager
+    async def connecting(self, timeout: float | None) -> AsyncGenerator[None]:
+        """A step on the way to a connection, with httpcore's errors; `abort` ends it."""
+        if self._aborted:
+            raise httpcore.ConnectError("the connection was aborted")
         try:
-            async with asyncio.timeout(self.timeout(timeout)):
-                await self._loop.create_connection(
-                    lambda: self._protocol, host, port, happy_eyeballs_delay=0.25, interleave=1
-                )
+            async with asyncio.timeout(self.timeout(timeout)) as self._connecting:
+                yield
         except TimeoutError:
             raise httpcore.ConnectTimeout from None
-        except OSError as error:
+        except OSError as error:  # ssl.SSLError is one
             raise httpcore.ConnectError(str(error)) from None
-        return AsyncLineStream(self, self._protocol)
+        finally:
+            self._connecting = None
 
     def timeout(self, timeout: float | None) -> float | None:
         return timeout if self.patience is None else self.patience.timeout(timeout)
 
     def abort(self) -> None:
         """Drop the connection now; whoever waits for it is told. From the loop's own thread."""
-        transport = self._protocol.transport
-        if transport is not None and not self._loop.is_closed():
-            transport.abort()
+        self._aborted = True
+        if self._loop.is_closed():
+            return
+        if self._connecting is not None:
+            self._connecting.reschedule(self._loop.time())
+        if self._protocol.transport is not None:
+            self._protocol.transport.abort()
 
     def interrupt(self) -> None:
         """`abort`, from any thread."""
@@ -185,17 +256,10 @@ class AsyncLineStream(httpcore.AsyncNetworkStream):
     ) -> httpcore.AsyncNetworkStream:
         protocol = self._protocol
         assert protocol.transport is not None
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(self._line.timeout(timeout)):
-                transport = await loop.start_tls(
-                    protocol.transport, protocol, ssl_context, server_hostname=server_hostname
-                )
-        except TimeoutError:
-            self._line.abort()
-            raise httpcore.ConnectTimeout from None
-        except OSError as error:  # ssl.SSLError is one
-            raise httpcore.ConnectError(str(error)) from None
+        async with self._line.connecting(timeout):
+            transport = await asyncio.get_running_loop().start_tls(
+                protocol.transport, protocol, ssl_context, server_hostname=server_hostname
+            )
         protocol.transport = transport
         return self
 
@@ -214,6 +278,7 @@ class AsyncDirectTransport(httpx.AsyncBaseTransport):
     def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
         self._ssl_context = ssl_context
         self._idle: list[tuple[httpcore.AsyncHTTPConnection, AsyncLine]] = []
+        self._busy: set[AsyncLine] = set()
         self._closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -237,7 +302,7 @@ class AsyncDirectTransport(httpx.AsyncBaseTransport):
             response = await connection.handle_async_request(core_request)
         except BaseException:
             unlink()
-            line.abort()
+            self._drop(line)
             raise
         return httpx.Response(
             response.status,
@@ -247,12 +312,16 @@ class AsyncDirectTransport(httpx.AsyncBaseTransport):
         )
 
     def _take(self, origin: httpcore.Origin) -> tuple[httpcore.AsyncHTTPConnection, AsyncLine]:
+        if self._closed:
+            raise httpcore.ConnectError("the client is closed")
         while self._idle:
             connection, line = self._idle.pop()
             if connection.is_available() and not connection.has_expired():
+                self._busy.add(line)
                 return connection, line
             line.abort()
         line = AsyncLine()
+        self._busy.add(line)
         connection = httpcore.AsyncHTTPConnection(
             origin, ssl_context=self._ssl_context, keepalive_expiry=_KEEPALIVE_S, network_backend=line
         )
@@ -262,13 +331,19 @@ class AsyncDirectTransport(httpx.AsyncBaseTransport):
         """Keep the connection for the next request if nothing is left on it, else drop it."""
         line.patience = None
         if connection.is_idle() and not self._closed:
+            self._busy.discard(line)
             self._idle.append((connection, line))
         else:
-            line.abort()
+            self._drop(line)
+
+    def _drop(self, line: AsyncLine) -> None:
+        self._busy.discard(line)
+        line.abort()
 
     async def aclose(self) -> None:
+        """Drop all connections; whoever waits for one is told."""
         self._closed = True
-        for _, line in self._idle:
+        for line in [*self._busy, *(line for _, line in self._idle)]:
             line.abort()
         self._idle.clear()
 

@@ -75,6 +75,11 @@ class AsyncTools:
                 if timer.expired():
                     return timed_out(call, time.monotonic() - began)
                 value = error
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                value = RuntimeError("the tool was cancelled")  # by itself: the run goes on
             return outcome(call, value, context, time.monotonic() - began)
         except (KeyboardInterrupt, SystemExit) as error:  # raised in a task, it would end the event loop instead
             return error

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from ..config import ClientConfig
-from ..errors import ToolnexusError
+from ..errors import RunCancelledError, ToolnexusError
 from .async_network import AsyncDirectTransport
 from .async_pump import Pump
 from .bounds import Bounds, Patience
@@ -33,6 +33,7 @@ class AsyncTransport:
         self._config = config
         self._given = http_client
         self._own: httpx.AsyncClient | None = None
+        self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._guard: AsyncGenerator[None, None] | None = None
         # Only our own network survives a cancel anywhere; the rest of httpx is kept at arm's length.
@@ -60,6 +61,8 @@ class AsyncTransport:
 
     def error(self, error: Exception, bounds: Bounds) -> ToolnexusError:
         """Our error for one of the HTTP stack: the run's own end first, if that is what broke the connection."""
+        if self._closed:
+            return RunCancelledError("the client was closed")
         return bounds.exceeded() or translate(error, self._config.url)
 
     async def _send(
@@ -90,6 +93,8 @@ class AsyncTransport:
 
     async def _client(self) -> httpx.AsyncClient:
         """Our client for the running event loop; a client may be used in several, one after the other."""
+        if self._closed:
+            raise RunCancelledError("the client was closed")
         loop = asyncio.get_running_loop()
         if self._own is None or self._loop is not loop:
             context = shared_ssl_context() if self._config.url.startswith("https:") else None
@@ -116,7 +121,8 @@ class AsyncTransport:
         )
 
     async def aclose(self) -> None:
-        """Close our connections; a caller's `http_client` stays as it is."""
+        """Close our connections, also those in use; a caller's `http_client` stays as it is."""
+        self._closed = True
         guard, self._guard, self._own = self._guard, None, None
         if guard is not None and self._loop is asyncio.get_running_loop():
             await guard.aclose()
@@ -169,11 +175,12 @@ class AsyncResponse:
 
     async def _next(self) -> bytes | Exception:
         try:
-            if self._pump is not None:
-                return await self._pump.read(self._idle)
-            return await anext(self._body, b"")
+            data = await self._pump.read(self._idle) if self._pump is not None else await anext(self._body, b"")
         except FOREIGN as error:
-            return error
+            raise self._transport.error(error, self._patience.bounds) from None
+        if not data:  # what looks like an end may be the run's own: a cancel drops the connection
+            self._patience.bounds.check()
+        return data
 
     async def aclose(self) -> None:
         """Let go of the reply; its connection is used again if the whole body was read."""

@@ -8,6 +8,9 @@ import time
 from ..cancel import Cancel
 from ..errors import DeadlineExceededError, RunCancelledError, ToolnexusError
 
+_TICK_S = 0.001
+"""Timers of an event loop may ring this much too early; what waits for the deadline must then find it reached."""
+
 
 class Bounds:
     """The bounds of one run; made when the run begins."""
@@ -35,7 +38,7 @@ class Bounds:
         """The error to end the run with, if it is time to."""
         if self._given is not None and self._given.cancelled:
             return RunCancelledError("the run was cancelled")
-        if self.remaining <= 0:
+        if self.remaining <= _TICK_S:
             return DeadlineExceededError(f"the run took longer than its deadline of {self._deadline:g} s")
         return None
 

@@ -8,10 +8,12 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._core.commands import ModelRequest
+from .._core.commands import ModelOptions, ModelRequest
 from .._core.run import AgentRun, RunSetup
 from .._core.transcript import closed
 from .._core.wire import Wire
+from .._core.wire.anthropic import AnthropicWire
+from .._core.wire.anthropic_messages import from_anthropic, is_anthropic_shaped
 from .._core.wire.openai import OpenAIWire
 from .._core.wire.openai_messages import from_openai
 from ..cancel import Cancel
@@ -20,11 +22,15 @@ from ..config import (
     ClientConfig,
     History,
     Prompt,
+    Style,
     check_count,
     check_deadline,
+    check_flag,
     check_model,
     check_optional_text,
     check_params,
+    check_stop,
+    check_temperature,
 )
 from ..errors import (
     ConfigurationError,
@@ -37,7 +43,7 @@ from ..messages import ImagePart, Message, TextPart
 from ..results import RunResult
 from ..tools.toolkit import Toolkit
 
-_WIRES: dict[str, Wire] = {"openai": OpenAIWire()}
+_WIRES: dict[Style, Wire] = {"openai": OpenAIWire(), "anthropic": AnthropicWire()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,7 @@ class Call:
     cancel: Cancel | None
     deadline: float | None
     max_turns: int
+    options: ModelOptions
     params: Mapping[str, Any]
     model: str
     system_prompt: str | None
@@ -99,6 +106,7 @@ class Call:
             cancel=cancel,
             deadline=config.deadline if deadline is None else check_deadline(deadline),
             max_turns=config.max_turns if max_turns is None else check_count("max_turns", max_turns, minimum=1),
+            options=_model_options(options, toolkit),
             params={**config.request_params, **check_params(options.get("request_params"))},
             model=config.model if model is None else check_model(model),
             system_prompt=check_optional_text("system_prompt", system_prompt) or config.system_prompt,
@@ -119,8 +127,10 @@ class Call:
                 nonce=os.urandom(6).hex(),
                 system=system or None,
                 tools=self.toolkit.tools(),
+                options=self.options,
                 params=self.params,
                 stream=self.stream,
+                split_think_tags=config.split_think_tags,
                 max_turns=self.max_turns,
                 limits=config.limits,
                 conversation_id=self.id,
@@ -190,4 +200,19 @@ def _history(history: History | None) -> tuple[Message, ...]:
         return tuple(messages)
     if messages or not all(isinstance(message, Mapping) for message in history):
         raise ConfigurationError("history: expected either Message objects or dicts, one kind only")
-    return tuple(from_openai([message for message in history if isinstance(message, Mapping)]))
+    dicts = [message for message in history if isinstance(message, Mapping)]
+    return tuple(from_anthropic(dicts) if is_anthropic_shaped(dicts) else from_openai(dicts))
+
+
+def _model_options(options: CallOptions, toolkit: Toolkit | None) -> ModelOptions:
+    max_tokens, choice = options.get("max_tokens"), options.get("tool_choice")
+    names = [] if toolkit is None else [tool.name for tool in toolkit.tools()]
+    if choice is not None and choice not in ("auto", "none", "required", *names):
+        raise ConfigurationError(f"tool_choice: expected 'auto', 'none', 'required' or one of {names}, got {choice!r}")
+    return ModelOptions(
+        max_tokens=None if max_tokens is None else check_count("max_tokens", max_tokens, minimum=1),
+        temperature=check_temperature(options.get("temperature")),
+        stop=check_stop(options.get("stop")),
+        tool_choice=choice,
+        parallel_tool_calls=check_flag("parallel_tool_calls", options.get("parallel_tool_calls")),
+    )

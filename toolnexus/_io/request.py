@@ -37,6 +37,7 @@ def request_headers(config: ClientConfig, *, with_key: bool) -> dict[str, str]:
         "accept-encoding": "identity",
         "content-type": "application/json",
         "user-agent": f"toolnexus/{_version()}",
+        **({"anthropic-version": config.anthropic_version} if config.style == "anthropic" else {}),
         **(config.auth_headers() if with_key else {}),
     }
     given = {name.lower() for name in config.headers}

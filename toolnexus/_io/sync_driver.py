@@ -6,9 +6,9 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from .._core.commands import Checkpoint, Finish, RunTools, SendRequest, WaitFor
 from .._core.run import AgentRun
@@ -23,6 +23,7 @@ from .sync_tools import SyncTools
 from .sync_transport import SyncResponse, SyncTransport
 
 logger = logging.getLogger("toolnexus")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,23 +148,27 @@ def _load(world: SyncWorld, id: str | None) -> Sequence[Message] | None:
     if id is None:
         return None
     with store_errors(id, "loaded"):
-        stored = world.store.get(id)
-        if inspect.isawaitable(stored):
-            raise ConfigurationError("store: SyncClient cannot await an async store; use AsyncClient, or a sync store")
-        return stored
+        return _not_awaitable(world.store.get(id))
 
 
 def _save(world: SyncWorld, id: str | None, messages: list[Message]) -> None:
     assert id is not None  # the machine saves only where a transcript is kept
     with store_errors(id, "saved"):
-        world.store.save(id, messages)
+        _not_awaitable(world.store.save(id, messages))
+
+
+def _not_awaitable(value: T | Awaitable[T]) -> T:
+    """What a method of the store gave; one that is async without saying so shows only now."""
+    if isinstance(value, Awaitable):
+        if inspect.iscoroutine(value):
+            value.close()  # nobody will await it
+        raise ConfigurationError("store: SyncClient cannot await an async store; use AsyncClient, or a sync store")
+    return value
 
 
 def _abandon(run: AgentRun, call: Call, world: SyncWorld, error: BaseException) -> None:
     """Keep what a failed run has said and done: on the error, and in the store."""
     result = call.failed(run, error)
-    if isinstance(error, (KeyboardInterrupt, SystemExit)):
-        world.transport.discard()  # it may have struck in the middle of an exchange
     if call.id is not None and not isinstance(error, StoreError):
         try:
             _save(world, call.id, result.messages)

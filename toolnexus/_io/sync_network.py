@@ -8,10 +8,11 @@ when a `KeyboardInterrupt` strikes in the middle.
 from __future__ import annotations
 
 import contextlib
+import selectors
 import socket
 import ssl
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import httpcore
@@ -27,8 +28,8 @@ class Line(httpcore.NetworkBackend):
     """The network of one connection: it knows the exchange that uses it, and its socket."""
 
     def __init__(self) -> None:
-        self._backend = httpcore.SyncBackend()
         self._socket: socket.socket | None = None
+        self._interrupted = False
         self.patience: Patience | None = None
 
     def connect_tcp(
@@ -39,41 +40,113 @@ class Line(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,  # Any: as httpcore declares it
     ) -> httpcore.NetworkStream:
-        stream = self._backend.connect_tcp(host, port, self.timeout(timeout), local_address, socket_options)
-        self._socket = stream.get_extra_info("socket")
-        return LineStream(self, stream)
+        try:
+            return LineStream(self, self._connect(host, port, timeout))
+        except TimeoutError:
+            raise httpcore.ConnectTimeout from None
+        except OSError as error:
+            raise httpcore.ConnectError(str(error)) from None
+
+    def _connect(self, host: str, port: int, timeout: float | None) -> socket.socket:
+        # Not socket.create_connection: its socket is not to be had, and so not to be interrupted, before it is done.
+        failure: OSError = OSError(f"{host!r} has no address")
+        for family, kind, proto, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            try:
+                sock = socket.socket(family, kind, proto)
+            except OSError as error:  # no IPv6 on this machine, for one
+                failure = error
+                continue
+            try:
+                self.hold(sock)
+                sock.settimeout(self.timeout(timeout))
+                sock.connect(address)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return sock
+            except OSError as error:
+                failure = error
+                sock.close()
+            except BaseException:
+                sock.close()
+                raise
+        raise failure
+
+    def hold(self, sock: socket.socket) -> None:
+        """Wait on `sock` from now on; an interrupt that came before must not be lost."""
+        self._socket = sock
+        if self._interrupted:
+            raise OSError("the connection was interrupted")
 
     def timeout(self, timeout: float | None) -> float | None:
-        return timeout if self.patience is None else self.patience.timeout(timeout)
+        """Seconds for the next wait, in the form that sockets want: 0 would make them not wait at all."""
+        if self.patience is not None:
+            timeout = self.patience.timeout(timeout)
+        return None if timeout is None else max(timeout, 1e-6)
 
     def interrupt(self) -> None:
         """Make whatever waits for this connection return; safe from any thread."""
+        self._interrupted = True
         if self._socket is not None:
             shut_down(self._socket)
 
 
 class LineStream(httpcore.NetworkStream):
-    def __init__(self, line: Line, stream: httpcore.NetworkStream) -> None:
+    def __init__(self, line: Line, sock: socket.socket) -> None:
         self._line = line
-        self._stream = stream
+        self._socket = sock
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, _positive(self._line.timeout(timeout)))
+        try:
+            self._socket.settimeout(self._line.timeout(timeout))
+            return self._socket.recv(max_bytes)
+        except TimeoutError:
+            raise httpcore.ReadTimeout from None
+        except OSError as error:
+            raise httpcore.ReadError(str(error)) from None
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, _positive(self._line.timeout(timeout)))
+        try:
+            while buffer:  # not sendall: the timeout is one of silence, not for the whole
+                self._socket.settimeout(self._line.timeout(timeout))
+                buffer = buffer[self._socket.send(buffer) :]
+        except TimeoutError:
+            raise httpcore.WriteTimeout from None
+        except OSError as error:
+            raise httpcore.WriteError(str(error)) from None
 
     def close(self) -> None:
-        self._stream.close()
+        self._socket.close()
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        timeout = _positive(self._line.timeout(timeout))
-        return LineStream(self._line, self._stream.start_tls(ssl_context, server_hostname, timeout))
+        try:
+            # The handshake comes after `hold`: the TLS socket takes the place of the one that could be interrupted.
+            sock = ssl_context.wrap_socket(self._socket, server_hostname=server_hostname, do_handshake_on_connect=False)
+            self._socket = sock
+            self._line.hold(sock)
+            sock.settimeout(self._line.timeout(timeout))
+            sock.do_handshake()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, TimeoutError):
+                raise httpcore.ConnectTimeout from None
+            if isinstance(error, OSError):  # ssl.SSLError is one
+                raise httpcore.ConnectError(str(error)) from None
+            raise
+        return self
 
     def get_extra_info(self, info: str) -> Any:  # Any: as httpcore declares it
-        return self._stream.get_extra_info(info)
+        if info == "is_readable":  # of an idle connection: the server has closed it
+            return _is_readable(self._socket)
+        return self._socket if info == "socket" else None
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    if sock.fileno() < 0:
+        return True
+    with selectors.DefaultSelector() as selector:  # select() itself takes small file numbers only
+        selector.register(sock, selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 def shut_down(sock: socket.socket) -> None:
@@ -83,16 +156,13 @@ def shut_down(sock: socket.socket) -> None:
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
-def _positive(timeout: float | None) -> float | None:
-    return timeout if timeout is None else max(timeout, 1e-6)  # 0 would make the socket non-blocking
-
-
 class DirectTransport(httpx.BaseTransport):
     """Sends requests to one origin; each has a connection that is its alone until the response is closed."""
 
     def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
         self._ssl_context = ssl_context
         self._idle: list[tuple[httpcore.HTTPConnection, Line]] = []
+        self._busy: set[Line] = set()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -110,31 +180,36 @@ class DirectTransport(httpx.BaseTransport):
             extensions=request.extensions,
         )
         connection, line = self._take(core_request.url.origin)
-        line.patience = request.extensions.get("patience")
+        patience: Patience = request.extensions["patience"]
+        line.patience = patience
+        unlink = patience.bounds.cancel.add_callback(line.interrupt)
         try:
-            bounds = line.patience.bounds if line.patience is not None else None
-            unlink = bounds.cancel.add_callback(line.interrupt) if bounds is not None else lambda: None
             response = connection.handle_request(core_request)
         except BaseException:
-            connection.close()
+            unlink()
+            self._drop(connection, line)
             raise
         return httpx.Response(
             response.status,
             headers=response.headers,
             stream=_ResponseStream(self, connection, line, response, unlink),
-            extensions={**response.extensions, "patience": line.patience},
+            extensions={**response.extensions, "patience": patience},
         )
 
     def _take(self, origin: httpcore.Origin) -> tuple[httpcore.HTTPConnection, Line]:
         while True:
             with self._lock:
+                if self._closed:
+                    raise httpcore.ConnectError("the client is closed")
                 if not self._idle:
+                    line = Line()
+                    self._busy.add(line)
                     break
                 connection, line = self._idle.pop()
+                self._busy.add(line)
             if connection.is_available() and not connection.has_expired():
                 return connection, line
-            connection.close()
-        line = Line()
+            self._drop(connection, line)
         connection = httpcore.HTTPConnection(
             origin, ssl_context=self._ssl_context, keepalive_expiry=_KEEPALIVE_S, network_backend=line
         )
@@ -145,16 +220,26 @@ class DirectTransport(httpx.BaseTransport):
         line.patience = None
         with self._lock:
             if connection.is_idle() and not self._closed:
+                self._busy.discard(line)
                 self._idle.append((connection, line))
                 return
+        self._drop(connection, line)
+
+    def _drop(self, connection: httpcore.HTTPConnection, line: Line) -> None:
+        with self._lock:
+            self._busy.discard(line)
         connection.close()
 
     def close(self) -> None:
+        """Close the idle connections, and interrupt whoever waits for one of the others."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
+            busy = list(self._busy)
         for connection, _ in idle:
             connection.close()
+        for line in busy:
+            line.interrupt()
 
 
 class _ResponseStream(httpx.SyncByteStream):
@@ -164,7 +249,7 @@ class _ResponseStream(httpx.SyncByteStream):
         connection: httpcore.HTTPConnection,
         line: Line,
         response: httpcore.Response,
-        unlink: Any,  # Callable[[], None]
+        unlink: Callable[[], None],
     ) -> None:
         self._transport = transport
         self._connection = connection

@@ -120,7 +120,7 @@ def _until_next(running: dict[int, tuple[ToolCall, float, Cancel]], bounds: Boun
     ends = [began + call.tool.timeout for call, began, _ in running.values() if call.tool.timeout is not None]
     if bounds.expires is not None:
         ends.append(bounds.expires)
-    return max(0.0, min(ends) - now) if ends else None
+    return min(max(0.0, min(ends) - now), threading.TIMEOUT_MAX) if ends else None
 
 
 class LoopThread:
@@ -136,10 +136,13 @@ class LoopThread:
         """Await on the loop and give the result here; `cancel` cancels the task."""
         loop = self._started()
 
-        async def main() -> Any:
-            return await awaitable
+        async def main() -> tuple[Any, BaseException | None]:
+            try:
+                return await awaitable, None
+            except (KeyboardInterrupt, SystemExit) as error:  # raised in a task, it would end the event loop instead
+                return None, error
 
-        async def start() -> asyncio.Task[Any]:
+        async def start() -> asyncio.Task[tuple[Any, BaseException | None]]:
             return loop.create_task(main(), context=variables)
 
         task = asyncio.run_coroutine_threadsafe(start(), loop).result()
@@ -152,7 +155,10 @@ class LoopThread:
             unlink()
         if task.cancelled():
             raise RuntimeError("the tool was cancelled")
-        return task.result()
+        value, error = task.result()
+        if error is not None:
+            raise error
+        return value
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:

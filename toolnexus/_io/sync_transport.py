@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from ..config import ClientConfig
-from ..errors import ToolnexusError
+from ..errors import RunCancelledError, ToolnexusError
 from .bounds import Bounds, Patience
 from .request import (
     encode,
@@ -32,6 +32,7 @@ class SyncTransport:
         self._given = http_client
         self._lock = threading.Lock()
         self._own: httpx.Client | None = None
+        self._closed = False
 
     def open(self, body: dict[str, Any], bounds: Bounds) -> SyncResponse:
         """Send a request and wait for the head of the reply.
@@ -49,6 +50,8 @@ class SyncTransport:
 
     def error(self, error: Exception, bounds: Bounds) -> ToolnexusError:
         """Our error for one of the HTTP stack: the run's own end first, if that is what broke the connection."""
+        if self._closed:
+            return RunCancelledError("the client was closed")
         return bounds.exceeded() or translate(error, self._config.url)
 
     def _send(self, client: httpx.Client, body: dict[str, Any], patience: Patience) -> httpx.Response | Exception:
@@ -77,6 +80,8 @@ class SyncTransport:
 
     def _client(self) -> httpx.Client:
         with self._lock:
+            if self._closed:
+                raise RunCancelledError("the client was closed")
             if self._own is None:
                 context = shared_ssl_context() if self._config.url.startswith("https:") else None
                 self._own = httpx.Client(
@@ -95,9 +100,10 @@ class SyncTransport:
                 )
             return self._own
 
-    def discard(self) -> None:
-        """Close our connections, whatever state they are in; the next request makes new ones."""
+    def close(self) -> None:
+        """Close our connections, also those in use; a caller's `http_client` stays as it is."""
         with self._lock:
+            self._closed = True
             own, self._own = self._own, None
         if own is not None:
             own.close()

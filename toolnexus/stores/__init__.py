@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
+from ..errors import ConfigurationError
 from ..messages import Message
 from .memory import MemoryStore
 
-__all__ = ["ConversationStore", "MemoryStore"]
+__all__ = ["ConversationStore", "MemoryStore", "check_store"]
 
 
 class ConversationStore(Protocol):
@@ -19,3 +20,15 @@ class ConversationStore(Protocol):
 
     def save(self, id: str, messages: Sequence[Message], /) -> Awaitable[None] | None:
         """Put `messages` in the place of what was saved under `id`."""
+
+
+def check_store(store: ConversationStore) -> ConversationStore:
+    """Refuse what is no store.
+
+    Raises:
+        ConfigurationError: `get` or `save` is missing.
+    """
+    for name in ("get", "save"):
+        if not callable(getattr(store, name, None)):
+            raise ConfigurationError(f"store: expected an object with get() and save(), got {store!r}")
+    return store

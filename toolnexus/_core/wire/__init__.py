@@ -27,11 +27,6 @@ class Reader(Protocol):
 class Wire(Protocol):
     """One style of API."""
 
-    @property
-    def path(self) -> str:
-        """Where requests go, behind the base URL."""
-        ...
-
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON body of a request."""
         ...

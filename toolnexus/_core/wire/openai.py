@@ -33,15 +33,24 @@ _FINISH_REASONS = {
 class OpenAIWire:
     """The style as a `Wire`."""
 
-    path = "/chat/completions"
-
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON body; members that are not set are left out, so that no server's default is overruled."""
         messages = to_openai(request.messages, origin=request.origin)
         if request.system:
             messages.insert(0, {"role": "system", "content": request.system})
-        body: dict[str, Any] = {"model": request.model, "messages": messages}
+        options = request.options
+        # OpenAI's own newer models refuse the old name, most other servers do not know the new one.
+        max_tokens = "max_completion_tokens" if request.origin.endswith(":api.openai.com") else "max_tokens"
+        body: dict[str, Any] = {
+            "model": request.model,
+            "messages": messages,
+            max_tokens: options.max_tokens,
+            "temperature": options.temperature,
+            "stop": list(options.stop) or None,
+        }
         if request.tools:
+            body["tool_choice"] = _tool_choice(options.tool_choice)
+            body["parallel_tool_calls"] = options.parallel_tool_calls
             body["tools"] = [
                 {
                     "type": "function",
@@ -63,6 +72,12 @@ class OpenAIWire:
         return OpenAIReader(turn)
 
 
+def _tool_choice(choice: str | None) -> str | dict[str, Any] | None:
+    if choice in (None, "auto", "none", "required"):
+        return choice
+    return {"type": "function", "function": {"name": choice}}
+
+
 class OpenAIReader:
     """Reads one response into a turn."""
 
@@ -71,7 +86,7 @@ class OpenAIReader:
         self._by_index: dict[int, CallDraft] = {}
         self._by_id: dict[str, CallDraft] = {}
         self._last: CallDraft | None = None
-        self._details: dict[Any, dict[str, Any]] = {}  # reasoning_details by their index
+        self._details: dict[tuple[int, str], dict[str, Any]] = {}  # reasoning_details by index and type
         self._choice: int | None = None
 
     def event_received(self, event: ServerSentEvent) -> None:
@@ -86,7 +101,7 @@ class OpenAIReader:
     def reply_received(self, payload: dict[str, Any]) -> None:
         self._payload_received(payload, "message", "message")
         if not payload.get("choices"):
-            raise ProtocolError(f"expected a completion with choices, got an object with {sorted(payload)[:10]}")
+            raise ProtocolError(f"expected a completion with choices, got an object with {str(list(payload))[:200]}")
         self._turn.complete = self._turn.ended = True
 
     def _payload_received(self, payload: dict[str, Any], event: str, member: str) -> None:
@@ -110,11 +125,14 @@ class OpenAIReader:
         """The one answer that we show: the first that came, whatever its index."""
         if type(choices) is not list or not all(type(choice) is dict for choice in choices):
             raise ProtocolError(f"expected choices to be a list of objects, got {str(choices)[:200]!r}")
+        indexes = [index if type(index := choice.get("index")) is int else None for choice in choices]
         if self._choice is None:
-            self._choice = choices[0].get("index") or 0
-        if len(choices) == 1 and choices[0].get("index") is None:
+            self._choice = indexes[0] or 0
+        if indexes == [None]:
             return _object(choices[0])
-        return next((_object(choice) for choice in choices if (choice.get("index") or 0) == self._choice), None)
+        return next(
+            (_object(c) for c, index in zip(choices, indexes, strict=True) if (index or 0) == self._choice), None
+        )
 
     def _finish_received(self, reason: str, payload: dict[str, Any], event: str) -> None:
         if reason == "error":
@@ -149,10 +167,8 @@ class OpenAIReader:
                 raise ProtocolError(f"expected content to be text or a list of parts, got {str(parts)[:200]!r}")
             if part.get("type") == "thinking":
                 inner = part.get("thinking")
-                texts = (
-                    [inner] if isinstance(inner, str) else [p.get("text") for p in inner or () if isinstance(p, dict)]
-                )
-                for text in texts:
+                for piece in inner if isinstance(inner, list) else [inner]:
+                    text = piece.get("text") if isinstance(piece, dict) else piece
                     if isinstance(text, str):
                         self._turn.reasoning_received(text)
             elif isinstance(text := part.get("text"), str):
@@ -176,15 +192,19 @@ class OpenAIReader:
         """One item of OpenRouter's `reasoning_details`: pieces of one index are one item, and go back as such."""
         text = detail.get("text") or detail.get("summary")
         draft = self._turn.reasoning_received(text if isinstance(text, str) and not shown else "")
-        key = (detail.get("index"), detail.get("type"))
-        known = self._details.get(key) if key[0] is not None else None
+        index = detail.get("index")
+        key = (index, str(detail.get("type"))) if type(index) is int else None
+        known = self._details.get(key) if key else None
         if known is None:
-            self._details[key] = item = dict(detail)
+            item = dict(detail)
             draft.extra.setdefault("reasoning_details", []).append(item)
+            if key:
+                self._details[key] = item
             return
         for name, value in detail.items():
-            if name in ("text", "summary", "data") and isinstance(value, str):
-                known[name] = (known.get(name) or "") + value
+            before = known.get(name)
+            if name in ("text", "summary", "data") and isinstance(value, str) and isinstance(before, str):
+                known[name] = before + value
             elif value is not None:
                 known[name] = value
 

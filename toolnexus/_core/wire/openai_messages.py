@@ -7,8 +7,10 @@ add (`reasoning_content`, `reasoning`, `reasoning_details`, `extra_content`) are
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...errors import ConfigurationError
@@ -23,12 +25,20 @@ from ...messages import (
     ToolResultPart,
 )
 from ..payload import UnreadableArguments, parse_arguments
-from ..transcript import balanced
+from ..transcript import balanced, is_for, with_ids
 
 STYLE = "openai"
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Two spellings of the same thing: DeepSeek, Qwen, Kimi, vLLM, llama.cpp; OpenRouter, Groq, Ollama."""
+
+_MISTRAL_ID = re.compile(r"[a-zA-Z0-9]{9}")
+_MAX_ID = 40
+"""Characters of a call's id that OpenAI takes ("string too long", observed 2025)."""
+
+
+def _digest(id: str) -> str:
+    return hashlib.sha256(id.encode()).hexdigest()
 
 
 def to_openai(messages: Iterable[Message], *, origin: str | None = None) -> list[dict[str, Any]]:
@@ -40,14 +50,23 @@ def to_openai(messages: Iterable[Message], *, origin: str | None = None) -> list
     """
 
     def is_ours(part_origin: str | None) -> bool:
-        if part_origin is None or part_origin == STYLE:
-            return True
-        return part_origin == origin if origin else part_origin.startswith(STYLE + ":")
+        return is_for(part_origin, STYLE, origin)
 
-    return [_to_dict(message, is_ours) for message in balanced(messages)]
+    def accepted(call: ToolCallPart) -> str:
+        """An id as this provider takes it; its own always go back as they are, some models want their form."""
+        if origin is None or call.origin == origin:
+            return call.id
+        if ".mistral.ai" in origin:  # nine letters or digits (Mistral, "Function calling")
+            return call.id if _MISTRAL_ID.fullmatch(call.id) else _digest(call.id)[:9]
+        return call.id if len(call.id) <= _MAX_ID else _digest(call.id)[:_MAX_ID]
+
+    return [
+        found for message in with_ids(balanced(messages), accepted) if (found := _to_dict(message, is_ours)) is not None
+    ]
 
 
-def _to_dict(message: Message, is_ours: Any) -> dict[str, Any]:  # is_ours: Callable[[str | None], bool]
+def _to_dict(message: Message, is_ours: Callable[[str | None], bool]) -> dict[str, Any] | None:
+    """A message, or `None` if nothing of it can be said to this provider."""
     match message.role:
         case "tool":
             (part,) = message.parts
@@ -57,12 +76,14 @@ def _to_dict(message: Message, is_ours: Any) -> dict[str, Any]:  # is_ours: Call
             return _assistant(message, is_ours)
         case _:
             parts = [p for p in message.parts if not isinstance(p, OpaquePart) or is_ours(p.origin)]
+            if not parts:
+                return None
             if len(parts) == 1 and isinstance(parts[0], TextPart):
                 return {"role": message.role, "content": parts[0].text}
             return {"role": message.role, "content": [_content(part) for part in parts]}
 
 
-def _assistant(message: Message, is_ours: Any) -> dict[str, Any]:
+def _assistant(message: Message, is_ours: Callable[[str | None], bool]) -> dict[str, Any] | None:
     out: dict[str, Any] = {"role": "assistant", "content": message.text}
     calls = message.tool_calls
     for part in message.parts:
@@ -80,7 +101,8 @@ def _assistant(message: Message, is_ours: Any) -> dict[str, Any]:
             }
             for call in calls
         ]
-    return out
+    # An answer that was all thinking leaves an empty message, which some servers refuse.
+    return out if any(value for key, value in out.items() if key != "role") else None
 
 
 def _add_reasoning(out: dict[str, Any], part: ReasoningPart, *, with_text: bool) -> None:
@@ -133,7 +155,7 @@ def from_openai(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
     for i, message in enumerate(messages):
         try:
             out.append(_from_dict(message, names))
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigurationError(f"messages[{i}] is no OpenAI-shaped message: {error!r}") from None
         except ConfigurationError as error:
             raise ConfigurationError(f"messages[{i}]: {error}") from None
@@ -147,7 +169,7 @@ def _from_dict(message: Mapping[str, Any], names: dict[str, str]) -> Message:
         case "user":
             return Message("user", _parts(message.get("content")))
         case "tool":
-            id = message["tool_call_id"]
+            id = _str(message["tool_call_id"])
             content = tuple(p for p in _parts(message.get("content")) if isinstance(p, (TextPart, ImagePart)))
             return Message("tool", (ToolResultPart(id, names.get(id, ""), content),))
         case "assistant":
@@ -155,7 +177,7 @@ def _from_dict(message: Mapping[str, Any], names: dict[str, str]) -> Message:
             extra: dict[str, Any] = {k: list(v) for k in ("reasoning_details",) if (v := message.get(k))}
             field = next((name for name in REASONING_FIELDS if message.get(name)), None)
             if field or extra:
-                text = message[field] if field else ""
+                text = _str(message[field]) if field else ""
                 parts.append(ReasoningPart(text, STYLE, {**({"field": field} if field else {}), **extra}))
             parts += _parts(message.get("content")) or _parts(message.get("refusal"))
             for call in message.get("tool_calls") or ():
@@ -180,14 +202,14 @@ def _parts(content: Any) -> list[Part]:
 def _part(piece: Mapping[str, Any]) -> Part:
     match piece["type"]:
         case "text":
-            return TextPart(piece["text"])
+            return TextPart(_str(piece["text"]))
         case "refusal":
-            return TextPart(piece["refusal"])
+            return TextPart(_str(piece["refusal"]))
         case "image_url":
-            url: str = piece["image_url"]["url"]
+            url = _str(piece["image_url"]["url"])
             head, _, data = url.partition(";base64,")
             if head.startswith("data:") and data:
-                return ImagePart(data=base64.b64decode(data), media_type=head.removeprefix("data:"))
+                return ImagePart(data=base64.b64decode(data, validate=True), media_type=head.removeprefix("data:"))
             return ImagePart(url=url)
         case _:
             return OpaquePart(dict(piece), STYLE)
@@ -195,15 +217,16 @@ def _part(piece: Mapping[str, Any]) -> Part:
 
 def _call(call: Mapping[str, Any]) -> ToolCallPart:
     function = call["function"]
-    raw = function.get("arguments") or ""
+    given = function.get("arguments") or ""
+    raw = given if isinstance(given, str) else json.dumps(given)
     extra = {k: v for k, v in call.items() if k not in ("id", "type", "function", "index")}
     try:
-        args, error = parse_arguments(raw if isinstance(raw, str) else json.dumps(raw)), None
+        args, error = parse_arguments(raw), None
     except UnreadableArguments as unreadable:
         args, error = {}, str(unreadable)
     return ToolCallPart(
-        call["id"],
-        function["name"],
+        _str(call["id"]),
+        _str(function["name"]),
         args,
         raw=raw if error else None,
         error=error,
@@ -211,3 +234,9 @@ def _call(call: Mapping[str, Any]) -> ToolCallPart:
         origin=STYLE if extra else None,
         extra=extra,
     )
+
+
+def _str(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {str(value)[:100]!r}")
+    return value

@@ -1,0 +1,88 @@
+"""Every file of `examples/` runs offline, without a warning, and prints what it promises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+
+EXPECTED = {
+    "memory.py": """\
+Hello
+  tokens so far: 5
+  answer: Hi there.
+Still there?
+  tokens so far: 11
+  answer: Still here.
+     user: Hello
+assistant: Hi there.
+     user: Still there?
+assistant: Still here.
+""",
+    "suspension.py": """\
+usage
+tool_call
+pending:     Approve 250 euros?
+tool_result: signed off: yes
+text:        'Approved'
+text:        ' and'
+text:        ' done.'
+usage
+done
+status:      done
+""",
+    "text_deltas.py": """\
+'Hello'
+' from'
+' a'
+' model.'
+text: Hello from a model.
+tokens: 20
+""",
+    "text_deltas_async.py": """\
+'Hello'
+' from'
+' a'
+' model.'
+text: Hello from a model.
+tokens: 20
+""",
+    "tool_call.py": """\
+call:   get_weather({'city': 'Chennai'})
+result: sunny in Chennai
+answer: It is sunny in Chennai.
+turns:  2
+""",
+    "tool_then_memory.py": """\
+you:   Weather in Chennai?
+call:  get_weather {'city': 'Chennai'}
+model: 31C in Chennai.
+you:   What did I ask?
+model: You asked about Chennai, and I said: 31C in Chennai.
+kept:  ['user', 'assistant', 'tool', 'assistant', 'user', 'assistant']
+""",
+}
+
+
+def test_every_example_has_an_expected_output():
+    assert sorted(EXPECTED) == EXAMPLES
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_prints_what_it_promises(name):
+    run = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / name)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
+    )
+    assert run.stderr == ""
+    assert run.stdout == EXPECTED.get(name)
+    assert run.returncode == 0
