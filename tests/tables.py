@@ -30,9 +30,10 @@ def retry_after_cases() -> list[dict[str, Any]]:
     return cases
 
 
-def wire_cases() -> list[dict[str, Any]]:
-    """Whole runs: what the server sends, and what must come of it."""
-    return [json.loads(path.read_text("utf-8")) for path in sorted((DATA / "wire_cases").glob("*.json"))]
+def wire_cases(style: str = "openai") -> list[dict[str, Any]]:
+    """Whole runs: what a server of this style sends, and what must come of it."""
+    cases = [json.loads(path.read_text("utf-8")) for path in sorted((DATA / "wire_cases").glob("*.json"))]
+    return [case for case in cases if case.get("style", "openai") == style]
 
 
 def _cases(name: str) -> list[dict[str, Any]]:

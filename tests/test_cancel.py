@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from toolnexus.cancel import Cancel
 
 
@@ -103,3 +105,16 @@ def test_every_callback_is_called_whether_it_comes_before_or_after_the_cancel() 
     for thread in threads:
         thread.join()
     assert sorted(called) == sorted(list(range(200)) * 4)
+
+
+def test_a_callback_that_fails_does_not_keep_the_next_from_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    cancel, called = Cancel(), []
+
+    def fails() -> None:
+        raise ValueError("no")
+
+    cancel.add_callback(fails)
+    cancel.add_callback(lambda: called.append(1))
+    cancel.cancel()
+    assert called == [1]
+    assert "a callback of Cancel failed" in caplog.text

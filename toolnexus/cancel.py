@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
@@ -34,7 +35,10 @@ class Cancel:
             callbacks = list(self._callbacks.values())
             self._callbacks.clear()
         for callback in callbacks:  # outside the lock: a callback may take locks of its own
-            callback()
+            try:
+                callback()
+            except Exception:  # one that fails must not keep another run from ending
+                logging.getLogger("toolnexus").exception("a callback of Cancel failed")
 
     def add_callback(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` once on `cancel()`, in the cancelling thread; at once if that was before.

@@ -541,6 +541,16 @@ def test_an_approval_lets_the_call_run_and_does_not_reach_the_tool() -> None:
     assert (command.calls[0].approved, command.calls[0].answer) == (True, Answer("r1"))
 
 
+def test_an_answer_is_used_once_even_where_an_approval_follows_it() -> None:
+    run = suspended("r1")
+    run.answer_received(Answer("r1"), 0.0)
+    settle(run, asking("ok?"), asks_approval=True)
+    run.answer_received(Answer("ok?"), 0.0)
+    command = run.next_command()
+    assert isinstance(command, RunTools)
+    assert (command.calls[0].approved, command.calls[0].answer) == (True, None)
+
+
 def test_a_call_that_is_not_approved_does_not_run() -> None:
     run = make_run(LOOK, can_wait=True)
     answer(run, ONE_CALL)

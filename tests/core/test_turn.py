@@ -68,6 +68,18 @@ def test_a_delta_may_go_on_with_an_earlier_block() -> None:
     assert turn.parts("o", "n") == (TextPart("ab"), ReasoningPart("xy", "o"))
 
 
+def test_a_block_that_was_opened_and_stayed_empty_or_was_dropped_is_no_part() -> None:
+    turn = make_turn()
+    turn.text_opened()
+    turn.reasoning_opened()
+    dropped = turn.text_opened()
+    turn.text_received("a", dropped)
+    turn.block_dropped(dropped)
+    assert turn.parts("o", "n") == ()
+    turn.text_received("b")
+    assert turn.parts("o", "n") == (TextPart("b"),)
+
+
 def test_empty_blocks_are_no_parts_unless_their_provider_wants_something_back() -> None:
     turn = make_turn()
     turn.text_received("")

@@ -48,7 +48,7 @@ CUTS = {
     "byte by byte": byte_by_byte,
     **{f"cut by {seed}": at_random(seed) for seed in range(5)},
 }
-CASES = wire_cases()
+CASES = [*wire_cases("openai"), *wire_cases("anthropic")]
 
 
 @pytest.mark.parametrize("ending", ["given", "reset"])
@@ -59,7 +59,7 @@ def test_the_run_becomes_what_the_case_says(case: Case, cut: Cut, ending: str) -
 
 
 def test_the_cases_are_there_and_have_an_origin() -> None:
-    assert len(CASES) == 120
+    assert (len(wire_cases("openai")), len(wire_cases("anthropic"))) == (120, 24)
     assert all(case["origin"] for case in CASES)
     assert not LEFT_OUT.keys() & {case["id"] for case in CASES}
 
@@ -80,5 +80,20 @@ def test_the_cases_are_there_and_have_an_origin() -> None:
 )
 def test_the_judge_refuses_what_is_not_so(expect: dict[str, object]) -> None:
     (case,) = (case for case in CASES if case["id"] == "framing-crlf-split-across-writes")
+    with pytest.raises(AssertionError):
+        judge({**case, "expect": expect}, run_case(case, as_given, "given"))
+
+
+@pytest.mark.parametrize(
+    "expect",
+    [
+        {"next_request_contains": [{"request": 2, "path": "messages[-1].content[*].tool_use_id", "equals": ["x"]}]},
+        {"next_request_contains": [{"request": 2, "path": "messages[-2].content[*].input", "is_object": True}]},
+        {"second_prompt": "Sure?"},
+        {"tool_runs": 2},
+    ],
+)
+def test_the_judge_refuses_what_is_not_so_in_the_other_style(expect: dict[str, object]) -> None:
+    (case,) = (case for case in CASES if case["id"] == "anthropic-all-results-in-one-user-message")
     with pytest.raises(AssertionError):
         judge({**case, "expect": expect}, run_case(case, as_given, "given"))

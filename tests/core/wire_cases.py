@@ -9,15 +9,17 @@ from __future__ import annotations
 import ast
 import base64
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from tests.core.scripted import ORIGIN
 from toolnexus import errors
 from toolnexus._core.commands import Finish, RunTools, SendRequest, ToolCall, ToolOutcome
 from toolnexus._core.run import AgentRun, RunSetup
 from toolnexus._core.transcript import closed
+from toolnexus._core.wire import Wire
+from toolnexus._core.wire.anthropic import AnthropicWire
 from toolnexus._core.wire.openai import OpenAIWire
 from toolnexus._core.wire.openai_messages import from_openai
 from toolnexus.events import ReasoningEvent, StreamEvent, TextEvent
@@ -28,6 +30,7 @@ from toolnexus.tool import Tool, ToolContext, ToolInputError
 from toolnexus.tools import define_tool
 from toolnexus.tools.output import failure, to_result
 
+WIRES: dict[str, Wire] = {"openai": OpenAIWire(), "anthropic": AnthropicWire()}
 Case = dict[str, Any]
 Cut = Callable[[Sequence[bytes]], Iterable[bytes]]
 """How the writes of a body become reads."""
@@ -40,6 +43,8 @@ class Outcome:
     requests: list[dict[str, Any]] = field(default_factory=list)
     error: errors.ToolnexusError | None = None
     tool_runs: int = 0
+    last: RunResult | None = None
+    """Of the run that `second_prompt` started, where the case has one."""
 
     def joined(self, kind: type[TextEvent] | type[ReasoningEvent]) -> str:
         return "".join(e.delta for e in self.events if isinstance(e, kind))
@@ -47,25 +52,37 @@ class Outcome:
 
 def run_case(case: Case, cut: Cut, ending: str) -> Outcome:
     """Play a case: each turn's body cut by `cut`, the end of each stream as the case has it (`given`), or a `reset`."""
-    only("case", case, {"id", "kind", "origin", "right", "prompt", "tools", "client", "turns", "expect"})
+    only("case", case, {"id", "style", "kind", "origin", "right", "prompt", "tools", "client", "turns", "expect"})
     client: dict[str, Any] = case.get("client", {})
     only("client", client, {"max_retries", "max_turns", "initial_history"})
     tools = _Tools(case["tools"])
+    style = case.get("style", "openai")
     history = closed(from_openai(client.get("initial_history", [])))
-    run = AgentRun(
-        RunSetup(
-            wire=OpenAIWire(),
-            origin=ORIGIN,
-            model="stub-1",
-            messages=[*history, Message("user", case["prompt"])],
-            nonce="n0",
-            tools=list(tools.tools.values()),
-            max_turns=client.get("max_turns", 10),
-        )
+    setup = RunSetup(
+        wire=WIRES[style],
+        origin=f"{style}:api.example",
+        model="stub-1",
+        messages=[*history, Message("user", case["prompt"])],
+        nonce="n0",
+        tools=list(tools.tools.values()),
+        max_turns=client.get("max_turns", 10),
     )
-    out = Outcome(run.result())
     replies = iter([turn for turn in case["turns"] for _ in range(turn.get("repeat", 1))])
-    policy = RetryPolicy(retries=client.get("max_retries", 2))
+    play = partial(_play, replies=replies, tools=tools, retries=client.get("max_retries", 2), cut=cut, ending=ending)
+    out = play(AgentRun(setup))
+    if "second_prompt" in case["expect"]:
+        prompt = Message("user", case["expect"]["second_prompt"])
+        second = play(AgentRun(replace(setup, messages=[*closed(out.result.messages), prompt])))
+        out.requests += second.requests
+        out.last = second.result
+    return out
+
+
+def _play(
+    run: AgentRun, replies: Iterator[dict[str, Any]], tools: _Tools, retries: int, cut: Cut, ending: str
+) -> Outcome:
+    out = Outcome(run.result())
+    policy = RetryPolicy(retries=retries)
     tries = 0
     while not isinstance(command := run.next_command(), Finish):
         match command:
@@ -113,13 +130,15 @@ class _Tools:
         self.tools = {spec["name"]: self._make(spec) for spec in specs}
 
     def _make(self, spec: dict[str, Any]) -> Tool:
-        only("tool", spec, {"name", "params", "returns", "returns_python", "returns_sequence"})
+        only("tool", spec, {"name", "params", "returns", "returns_python", "returns_sequence", "raises"})
         sequence = list(spec.get("returns_sequence", ()))
 
         def call(args):  # without a hint it gets the arguments as they are
             self.runs += 1
             if sequence:
                 return sequence.pop(0)
+            if "raises" in spec:
+                raise RuntimeError(spec["raises"])
             return _python(spec["returns_python"]) if "returns_python" in spec else spec["returns"]
 
         return define_tool(call, name=spec["name"], description="A stub.", input_schema=spec.get("params", {}))
@@ -127,7 +146,7 @@ class _Tools:
     def run(self, call: ToolCall) -> ToolOutcome:
         try:
             value = to_result(call.tool.bind(call.args, ToolContext())())
-        except ToolInputError as error:
+        except (ToolInputError, RuntimeError) as error:
             value = failure(error, call.tool.name)
         return ToolOutcome(call.slot, value)
 

@@ -214,7 +214,7 @@ def test_any_other_function_gets_the_properties_by_name() -> None:
     assert misfit(city) == "the arguments do not fit:\ncity: required, but missing"
     assert misfit(city, city="x", days=1) == "the arguments do not fit:\ndays: unknown argument"
 
-    def run(city: str, /, days=1, *rest, ctx, **more):  # type: ignore[no-untyped-def]  # the case
+    def run(city: str, /, days=1, *rest, ctx, **more):  # the case
         return city, days, rest, ctx, more
 
     many = define_tool(run, input_schema=OPEN_CITY)

@@ -280,7 +280,7 @@ def test_a_model_may_have_the_name_of_ours() -> None:
 
 
 def test_dicts_are_open_and_any_is_anything() -> None:  # schema-dict-object-any
-    def f(opts: dict, extra: Any, n: dict[str, int], bare) -> Any:  # type: ignore[no-untyped-def,type-arg]  # the case
+    def f(opts: dict, extra: Any, n: dict[str, int], bare) -> Any:  # the case
         return opts, extra, n, bare
 
     tool = define_tool(f)
@@ -298,7 +298,7 @@ def test_dicts_are_open_and_any_is_anything() -> None:  # schema-dict-object-any
 
 
 def test_variadic_and_positional_parameters() -> None:  # schema-var-args
-    def f(a, /, b: int = 2, *rest: int, flag: bool = False, **more: str) -> Any:  # type: ignore[no-untyped-def]
+    def f(a, /, b: int = 2, *rest: int, flag: bool = False, **more: str) -> Any:
         return a, b, rest, flag, more
 
     tool = define_tool(f)
@@ -436,7 +436,7 @@ def test_a_context_parameter_is_hidden_however_it_is_written() -> None:  # schem
     def unimported(x: int, c: "Unimported | ToolContext") -> Any:  # noqa: UP037
         return c
 
-    def by_name(ctx, x: int) -> Any:  # type: ignore[no-untyped-def]  # the case
+    def by_name(ctx, x: int) -> Any:  # the case
         return ctx
 
     def by_name_with_any_hint(x: int, ctx: Nowhere) -> Any:  # type: ignore[name-defined]  # noqa: F821

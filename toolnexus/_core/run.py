@@ -490,7 +490,6 @@ class AgentRun:
         messages = self.messages
         self._records += self._call_records()
         self._calls, self._batch, self._messages = [], [], messages
-        self._running.clear()
         if self._turn is not None:
             self._text, self._finish_reason = self._turn.text, self._turn.finish_reason
             self._turn = self._reply = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
 from ..errors import ProtocolError
 from ..events import ReasoningEvent, StreamEvent, TextEvent
@@ -265,6 +265,8 @@ class Turn:
                         id = f"call_{nonce}{len(seen)}"
                     seen.add(id)
                     yield _call_part(draft, id, origin)
+                case _ as unreachable:
+                    assert_never(unreachable)
 
     def _open(self, draft: D) -> D:
         self.drafts.append(draft)

@@ -8,6 +8,7 @@ response.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import Any
 
@@ -15,9 +16,16 @@ import httpx
 
 from .async_bounds import end_tasks
 from .bounds import Patience
+from .request import is_encoded
 
 _WAITING_READS = 4
 """Reads that may wait for a slow consumer before the pump stops reading."""
+
+_STEPS_BEFORE_THE_HEAD = (
+    "http11.send_request_headers.started",
+    "http11.send_request_body.started",
+    "http11.receive_response_headers.started",
+)
 
 _tasks: set[asyncio.Task[None]] = set()  # the loop keeps weak references only
 
@@ -34,7 +42,14 @@ class Pump:
         self._stop: asyncio.Future[Any] = loop.create_future()
         self._reads: deque[bytes | Exception] = deque()
         self._changed: asyncio.Future[None] = loop.create_future()
-        self._unlink = patience.bounds.cancel.add_callback(lambda: loop.call_soon_threadsafe(self._wake))
+        self._reads_head = False
+        request.extensions["trace"] = self._trace
+
+        def cancelled() -> None:  # in whichever thread cancels
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._wake)
+
+        self._unlink = patience.bounds.cancel.add_callback(cancelled)
         task = loop.create_task(self._run())
         _tasks.add(task)
         task.add_done_callback(_tasks.discard)
@@ -66,8 +81,7 @@ class Pump:
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, self._changed.get_loop().create_future()
-        if not changed.done():
-            changed.set_result(None)
+        changed.set_result(None)
 
     async def _wait(self, idle: float | None) -> None:
         """Wait until something has changed, within the run's bounds."""
@@ -79,11 +93,17 @@ class Pump:
             raise httpx.ReadTimeout("")
 
     async def _run(self) -> None:
+        sending = asyncio.ensure_future(self._client.send(self._request, stream=True, follow_redirects=False))
+        await asyncio.wait({sending, self._stop}, return_when=asyncio.FIRST_COMPLETED)
+        if self._reads_head:
+            sending.cancel()  # a read is the one place where a cancel does no harm (measured)
+        await asyncio.wait({sending})
         try:
-            response = await self._client.send(self._request, stream=True, follow_redirects=False)
-        except Exception as error:  # a caller's client may raise what it likes; the reader sorts it out
-            self._head.set_exception(error)
-            self._wake()
+            response = sending.result()
+        except (Exception, asyncio.CancelledError) as error:  # a caller's client may raise what it likes
+            if not self._stop.done():
+                self._head.set_exception(error)
+                self._wake()
             return
         try:
             self._head.set_result(response)
@@ -92,8 +112,17 @@ class Pump:
         finally:
             await response.aclose()
 
+    async def _trace(self, step: str, info: dict[str, Any]) -> None:  # Any: as httpcore declares it
+        """How far httpcore is. Once nobody waits any more it is stopped where that does no harm.
+
+        Source: httpcore, "Extensions", `trace`.
+        """
+        if step in _STEPS_BEFORE_THE_HEAD and self._stop.done():
+            raise httpx.ReadError("given up")
+        self._reads_head = step == "http11.receive_response_headers.started"
+
     async def _copy(self, response: httpx.Response) -> None:
-        body = response.aiter_bytes() if "content-encoding" in response.headers else response.aiter_raw()
+        body = response.aiter_bytes() if is_encoded(response) else response.aiter_raw()
         while not self._stop.done():
             read = asyncio.ensure_future(anext(body, b""))
             try:
@@ -104,7 +133,7 @@ class Pump:
             except Exception as error:
                 item = error
             finally:
-                await end_tasks({read})  # a read is the one place where a cancel does no harm (measured)
+                await end_tasks({read})  # a read: see above
             self._reads.append(item)
             self._wake()
             if not item or isinstance(item, Exception):

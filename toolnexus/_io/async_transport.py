@@ -18,6 +18,7 @@ from .request import (
     encode,
     environment_proxies,
     hidden_query,
+    is_encoded,
     key_headers,
     request_headers,
     shared_ssl_context,
@@ -154,7 +155,7 @@ class AsyncResponse:
         self._pump = pump
         self._idle: float | None = response.request.extensions["timeout"]["read"]
         if pump is None:
-            self._body = response.aiter_bytes() if "content-encoding" in response.headers else response.aiter_raw()
+            self._body = response.aiter_bytes() if is_encoded(response) else response.aiter_raw()
         self.status = response.status_code
         self.headers: Mapping[str, str] = {k.lower(): v for k, v in response.headers.items()}
 

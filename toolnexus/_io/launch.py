@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -144,7 +145,7 @@ class Call:
         body = run.body(request)
         if self.config.body_transform is None:
             return body
-        transformed = self.config.body_transform(body)
+        transformed = self.config.body_transform(copy.deepcopy(body))  # its parts belong to the transcript
         if not isinstance(transformed, dict):
             raise ConfigurationError(f"body_transform: expected a dict back, got {type(transformed).__name__}")
         return transformed

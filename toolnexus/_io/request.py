@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -67,6 +68,11 @@ def hidden_query(config: ClientConfig, client: httpx.Client | httpx.AsyncClient)
     return None
 
 
+def is_encoded(response: httpx.Response) -> bool:
+    """Whether the body must be read through httpx's decoders; a mock's response that was read before, too."""
+    return "content-encoding" in response.headers or response.is_stream_consumed
+
+
 @cache
 def _version() -> str:
     try:
@@ -81,7 +87,7 @@ def shared_ssl_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def environment_proxies() -> Iterable[tuple[str, str | None]]:
+def environment_proxies() -> Iterator[tuple[str, str | None]]:
     """Proxies by URL pattern, from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`.
 
     httpx reads these only when it makes the transport itself, and its reader is not public; a release that moves
@@ -89,4 +95,8 @@ def environment_proxies() -> Iterable[tuple[str, str | None]]:
     """
     from httpx._utils import get_environment_proxies
 
-    return get_environment_proxies().items()
+    for pattern, proxy in get_environment_proxies().items():
+        pattern = pattern.replace("*[", "[")  # an IPv6 address in brackets is taken for a name there
+        with contextlib.suppress(httpx.InvalidURL):  # such as an IPv6 network, which no pattern can say
+            httpx.URL(pattern)
+            yield pattern, proxy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import queue
@@ -148,7 +149,12 @@ class LoopThread:
         task = asyncio.run_coroutine_threadsafe(start(), loop).result()
         finished = threading.Event()
         loop.call_soon_threadsafe(task.add_done_callback, lambda _: finished.set())
-        unlink = cancel.add_callback(lambda: loop.call_soon_threadsafe(task.cancel))
+
+        def cancelled() -> None:  # in whichever thread cancels
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and the task with it
+                loop.call_soon_threadsafe(task.cancel)
+
+        unlink = cancel.add_callback(cancelled)
         try:
             finished.wait()
         finally:

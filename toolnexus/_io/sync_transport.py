@@ -15,6 +15,7 @@ from .request import (
     encode,
     environment_proxies,
     hidden_query,
+    is_encoded,
     key_headers,
     request_headers,
     shared_ssl_context,
@@ -117,7 +118,7 @@ class SyncResponse:
         self._response = response
         self._patience = patience
         self._watch = _Watch(response, patience.bounds)
-        self._body = response.iter_bytes() if "content-encoding" in response.headers else response.iter_raw()
+        self._body = response.iter_bytes() if is_encoded(response) else response.iter_raw()
         self.status = response.status_code
         self.headers: Mapping[str, str] = {k.lower(): v for k, v in response.headers.items()}
 

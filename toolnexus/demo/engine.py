@@ -101,7 +101,7 @@ class LocalEngine:
         params.n_ctx = 8192
         params.n_parallel = 1  # requests queue up: the same prompt then always meets the same arithmetic
         # Threads meet after each step of each layer, and spin until the last is there: one that has to share its core
-        # makes all of them wait, up to twenty times as long as a single thread takes. So one for a token, and half of
+        # makes all of them wait, and a run took ten times as long. So one thread for a token, and half of
         # the machine for a prompt, which gives each of them more to do.
         params.cpuparams.n_threads = 1
         params.cpuparams_batch.n_threads = max(1, min(4, (os.cpu_count() or 1) // 2))

@@ -178,7 +178,7 @@ class AnthropicReader:
                 draft.extra = rest
                 if given:
                     self._turn.arguments_received(draft, json.dumps(given))
-            case str():
+            case str() as kind if kind.strip():
                 draft = self._turn.block_received(dict(block))
             case _:  # of no type: nobody could take it back
                 return

@@ -1,0 +1,259 @@
+"""One connection under asyncio: back pressure, ends of it, and being dropped at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpcore
+import httpx
+import pytest
+
+from tests.clients.harness import MODEL
+from tests.server import says
+from toolnexus import AsyncClient
+from toolnexus._io.async_bounds import AsyncBounds
+from toolnexus._io.async_network import _HIGH_WATER, AsyncDirectTransport, AsyncLine, LineProtocol
+from toolnexus._io.async_pump import Pump
+from toolnexus._io.bounds import Patience
+
+
+class FakeTransport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.paused = False
+        self.written: list[bytes] = []
+        self.aborted = False
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+    def write(self, data: Any) -> None:
+        self.written.append(data)
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def connected() -> tuple[LineProtocol, FakeTransport]:
+    protocol, transport = LineProtocol(), FakeTransport()
+    protocol.connection_made(transport)
+    return protocol, transport
+
+
+def test_a_slow_reader_makes_the_server_wait_and_loses_nothing():
+    async def main() -> None:
+        protocol, transport = connected()
+        sent = bytes(range(256)) * (_HIGH_WATER // 256)
+        protocol.data_received(sent)
+        assert not transport.paused
+        protocol.data_received(b"more")
+        protocol.data_received(b" and more")
+        assert transport.paused
+        got = b""
+        while transport.paused:
+            got += await protocol.read(1000, None)
+        assert len(sent) // 2 < len(got) < len(sent)
+        while len(got) < len(sent) + 13:
+            got += await protocol.read(100_000, None)
+        assert got == sent + b"more and more"
+
+    asyncio.run(main())
+
+
+def test_a_read_waits_for_bytes_and_no_longer_than_it_may():
+    async def main() -> None:
+        protocol, _ = connected()
+        asyncio.get_running_loop().call_soon(protocol.data_received, b"hello")
+        assert await protocol.read(100, 5) == b"hello"
+        with pytest.raises(httpcore.ReadTimeout):
+            await protocol.read(100, 0.01)
+        asyncio.get_running_loop().call_soon(protocol.data_received, b"again")
+        assert await protocol.read(100, None) == b"again"
+
+    asyncio.run(main())
+
+
+def test_bytes_that_came_before_the_end_are_read_before_it():
+    async def main() -> None:
+        protocol, _ = connected()
+        protocol.data_received(b"last words")
+        protocol.eof_received()
+        assert protocol.is_readable
+        assert await protocol.read(4, None) == b"last"
+        assert await protocol.read(100, None) == b" words"
+        assert await protocol.read(100, None) == b""
+
+    asyncio.run(main())
+
+
+def test_a_lost_connection_wakes_the_reader_with_the_reason():
+    async def main() -> None:
+        protocol, _ = connected()
+        asyncio.get_running_loop().call_soon(protocol.connection_lost, ConnectionResetError("gone"))
+        with pytest.raises(httpcore.ReadError, match="gone"):
+            await protocol.read(100, None)
+
+    asyncio.run(main())
+
+
+def test_a_write_waits_until_the_other_side_takes_it():
+    async def main() -> None:
+        protocol, transport = connected()
+        await protocol.write(b"one", None)
+        protocol.pause_writing()
+        asyncio.get_running_loop().call_soon(protocol.resume_writing)
+        await protocol.write(b"two", 5)
+        assert transport.written == [b"one", b"two"]
+        protocol.pause_writing()
+        with pytest.raises(httpcore.WriteTimeout):
+            await protocol.write(b"three", 0.01)
+
+    asyncio.run(main())
+
+
+def test_a_write_on_a_lost_connection_is_an_error():
+    async def main() -> None:
+        protocol, transport = connected()
+        protocol.pause_writing()
+        asyncio.get_running_loop().call_soon(protocol.connection_lost, BrokenPipeError("gone"))
+        with pytest.raises(httpcore.WriteError, match="gone"):
+            await protocol.write(b"one", 5)
+        transport.abort()
+        with pytest.raises(httpcore.WriteError, match="the connection is closed"):
+            await protocol.write(b"two", 5)
+
+    asyncio.run(main())
+
+
+def test_a_line_that_was_dropped_before_it_connected_does_not_connect():
+    async def main() -> None:
+        line = AsyncLine()
+        line.abort()
+        with pytest.raises(httpcore.ConnectError, match="aborted"):
+            await line.connect_tcp("127.0.0.1", 1)
+
+    asyncio.run(main())
+
+
+def test_a_line_can_be_dropped_after_its_loop_was_closed():
+    async def main() -> AsyncLine:
+        return AsyncLine()
+
+    line = asyncio.run(main())
+    line.interrupt()
+    line.abort()
+
+
+def test_a_closed_transport_takes_no_request():
+    async def main() -> None:
+        transport = AsyncDirectTransport(None)
+        await transport.aclose()
+        request = httpx.Request(
+            "POST", "http://127.0.0.1:1", extensions={"patience": Patience(AsyncBounds(None, None))}
+        )
+        with pytest.raises(httpcore.ConnectError, match="the client is closed"):
+            await transport.handle_async_request(request)
+
+    asyncio.run(main())
+
+
+def test_a_long_answer_reaches_a_slow_consumer_whole(serve):
+    pieces = ["x" * 50_000 + str(n) for n in range(100)]
+    server = serve(says(*pieces))
+
+    async def main() -> list[str]:
+        seen: list[str] = []
+        async with AsyncClient(base_url=server.url, model=MODEL) as client, client.stream("Go.") as events:
+            async for event in events:
+                if event.type == "text":
+                    seen.append(event.delta)
+                    if len(seen) % 10 == 0:
+                        await asyncio.sleep(0.001)
+        return seen
+
+    assert asyncio.run(main()) == pieces
+
+
+class Counted(httpx.AsyncByteStream):
+    """A body of many pieces that counts those asked for."""
+
+    def __init__(self, count: int) -> None:
+        self.given = 0
+        self._count = count
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for number in range(self._count):
+            self.given += 1
+            yield b"%d," % number
+
+
+def test_a_pump_stops_reading_for_a_slow_consumer():
+    async def main() -> None:
+        body = Counted(50)
+        transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=body))
+        async with httpx.AsyncClient(transport=transport) as client:
+            request = client.build_request("POST", "http://model.test")
+            pump = Pump(client, request, Patience(AsyncBounds(None, None)))
+            await pump.head()
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert body.given < 10
+            got = b""
+            while piece := await pump.read(5):
+                got += piece
+            assert got == b"".join(b"%d," % number for number in range(50))
+            pump.close()
+
+    asyncio.run(main())
+
+
+def test_a_pump_that_is_closed_while_it_waits_for_its_consumer_ends():
+    async def main() -> None:
+        body = Counted(50)
+        transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=body))
+        async with httpx.AsyncClient(transport=transport) as client:
+            request = client.build_request("POST", "http://model.test")
+            pump = Pump(client, request, Patience(AsyncBounds(None, None)))
+            await pump.head()
+            for _ in range(200):
+                await asyncio.sleep(0)
+            pump.close()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+            assert body.given < 10
+
+    asyncio.run(main())
+
+
+def test_a_pump_may_be_closed_twice_and_reports_nothing_as_lost():
+    noise: list[Any] = []
+
+    def fail(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("nobody there")
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: noise.append(context))
+        async with httpx.AsyncClient(transport=httpx.MockTransport(fail)) as client:
+            for pause in (0, 5):
+                request = client.build_request("POST", "http://model.test")
+                pump = Pump(client, request, Patience(AsyncBounds(None, None)))
+                for _ in range(pause):
+                    await asyncio.sleep(0)
+                pump.close()
+                pump.close()
+                for _ in range(10):
+                    await asyncio.sleep(0)
+
+    asyncio.run(main())
+    gc.collect()
+    assert noise == []

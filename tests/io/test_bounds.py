@@ -1,0 +1,203 @@
+"""How long a run, and each exchange of it, may still wait."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+
+import pytest
+
+from toolnexus import Cancel, DeadlineExceededError, RunCancelledError
+from toolnexus._io import bounds as module
+from toolnexus._io.async_bounds import AsyncBounds, end_tasks
+from toolnexus._io.bounds import Bounds, Patience
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def test_without_a_deadline_there_is_no_end():
+    bounds = Bounds(None, None)
+    assert bounds.remaining == math.inf
+    assert bounds.expires is None
+    bounds.check()
+    bounds.close()
+
+
+def test_a_deadline_runs_down(clock):
+    bounds = Bounds(None, 10)
+    assert bounds.remaining == 10
+    clock.now += 4
+    assert bounds.remaining == 6
+    bounds.check()
+    clock.now += 7
+    assert bounds.remaining == 0
+    with pytest.raises(DeadlineExceededError, match="the run took longer than its deadline of 10 s"):
+        bounds.check()
+
+
+def test_a_timer_that_rings_a_little_too_early_finds_the_deadline_reached(clock):
+    bounds = Bounds(None, 10)
+    clock.now += 9.9995
+    assert isinstance(bounds.exceeded(), DeadlineExceededError)
+
+
+def test_a_cancel_counts_more_than_a_deadline(clock):
+    cancel = Cancel()
+    bounds = Bounds(cancel, 10)
+    clock.now += 20
+    cancel.cancel()
+    assert isinstance(bounds.exceeded(), RunCancelledError)
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_whoever_works_for_a_run_hears_of_its_end_whatever_ended_it(cancelled):
+    cancel = Cancel()
+    bounds = Bounds(cancel, None)
+    heard: list[str] = []
+    bounds.cancel.add_callback(lambda: heard.append("over"))
+    (cancel.cancel if cancelled else bounds.close)()
+    assert heard == ["over"]
+    assert cancel.cancelled is cancelled
+
+
+def test_a_run_that_is_over_leaves_nothing_at_the_callers_cancel():
+    cancel = Cancel()
+    Bounds(cancel, None).close()
+    assert cancel._callbacks == {}
+
+
+def test_patience_is_the_least_of_all_bounds(clock):
+    bounds = Bounds(None, 10)
+    patience = Patience(bounds)
+    assert patience.timeout(300) == 10
+    assert patience.timeout(3) == 3
+    assert patience.timeout(None) == 10
+    assert Patience(Bounds(None, None)).timeout(None) is None
+    assert Patience(Bounds(None, None)).timeout(5) == 5
+
+
+def test_patience_is_counted_from_the_first_time_it_is_shortened(clock):
+    patience = Patience(Bounds(None, None))
+    assert patience.shorten(5)
+    clock.now += 3
+    assert not patience.shorten(5)
+    assert patience.timeout(300) == 2
+    assert patience.shorten(1)
+    assert patience.timeout(300) == 1
+    clock.now += 9
+    assert patience.timeout(300) == 0
+
+
+def test_shorter_patience_never_makes_the_wait_longer(clock):
+    patience = Patience(Bounds(None, None))
+    patience.shorten(5)
+    clock.now += 4.5
+    patience.shorten(2)
+    assert patience.timeout(None) == 0.5
+
+
+def test_an_async_wait_gives_what_it_waited_for():
+    async def main() -> int:
+        async def value() -> int:
+            await asyncio.sleep(0)
+            return 7
+
+        return await AsyncBounds(None, 60).wait(value())
+
+    assert asyncio.run(main()) == 7
+
+
+def test_an_async_wait_passes_on_what_is_raised():
+    async def main() -> None:
+        async def fail() -> None:
+            raise LookupError("mine")
+
+        await AsyncBounds(None, None).wait(fail())
+
+    with pytest.raises(LookupError, match="mine"):
+        asyncio.run(main())
+
+
+@pytest.mark.parametrize("deadline", [None, 0.05])
+def test_an_async_wait_ends_with_the_run_and_what_it_waited_for_too(deadline):
+    ended: list[str] = []
+
+    async def stay() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("stay")
+
+    async def main() -> None:
+        cancel = Cancel()
+        bounds = AsyncBounds(cancel, deadline)
+        if deadline is None:
+            asyncio.get_running_loop().call_soon(cancel.cancel)
+        await bounds.wait(stay())
+
+    with pytest.raises(RunCancelledError if deadline is None else DeadlineExceededError):
+        asyncio.run(main())
+    assert ended == ["stay"]
+
+
+def test_an_async_sleep_takes_its_time_and_ends_with_the_run():
+    async def main() -> float:
+        began = time.monotonic()
+        await AsyncBounds(None, None).sleep(0.02)
+        took = time.monotonic() - began
+        cancel = Cancel()
+        bounds = AsyncBounds(cancel, None)
+        asyncio.get_running_loop().call_soon(cancel.cancel)
+        with pytest.raises(RunCancelledError):
+            await bounds.sleep(60)
+        return took
+
+    assert asyncio.run(main()) >= 0.02
+
+
+def test_a_cancel_after_the_loop_was_closed_does_no_harm():
+    cancel = Cancel()
+
+    async def main() -> None:
+        AsyncBounds(cancel, None)
+
+    asyncio.run(main())
+    cancel.cancel()
+
+
+def test_ended_tasks_report_nothing_as_lost():
+    noise: list[object] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: noise.append(context))
+
+        async def stubborn() -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise LookupError("while it was cancelled") from None
+
+        async def quick() -> None:
+            return None
+
+        tasks: set[asyncio.Future[None]] = {asyncio.ensure_future(stubborn()), asyncio.ensure_future(quick())}
+        await asyncio.sleep(0)
+        await end_tasks(tasks)
+        assert all(task.done() for task in tasks)
+
+    asyncio.run(main())
+    assert noise == []

@@ -1,0 +1,65 @@
+"""One connection in the sync world: interrupted, closed, and given up at bad moments."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+
+import httpcore
+import httpx
+import pytest
+
+from toolnexus._io.bounds import Bounds, Patience
+from toolnexus._io.sync_network import DirectTransport, Line
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def test_a_line_that_was_interrupted_before_it_connected_does_not_connect(port):
+    line = Line()
+    line.interrupt()
+    with pytest.raises(httpcore.ConnectError, match="interrupted"):
+        line.connect_tcp("127.0.0.1", port, 5)
+
+
+def test_a_closed_connection_counts_as_readable_so_that_it_is_not_used_again(port):
+    stream = Line().connect_tcp("127.0.0.1", port, 5)
+    assert stream.get_extra_info("is_readable") is False
+    assert stream.get_extra_info("socket").getpeername()[1] == port
+    assert stream.get_extra_info("ssl_object") is None
+    stream.close()
+    assert stream.get_extra_info("is_readable") is True
+
+
+def test_an_interrupt_while_connecting_leaves_no_socket_open(monkeypatch, port):
+    def interrupted(self: socket.socket, address: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(socket.socket, "connect", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Line().connect_tcp("127.0.0.1", port, 5)
+
+
+def test_an_interrupt_in_a_handshake_leaves_no_socket_open(monkeypatch, port):
+    def interrupted(self: ssl.SSLSocket) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ssl.SSLSocket, "do_handshake", interrupted)
+    stream = Line().connect_tcp("127.0.0.1", port, 5)
+    with pytest.raises(KeyboardInterrupt):
+        stream.start_tls(ssl.create_default_context(), "127.0.0.1", 5)
+    assert stream.get_extra_info("is_readable") is True
+
+
+def test_a_closed_transport_takes_no_request(port):
+    transport = DirectTransport(None)
+    transport.close()
+    patience = Patience(Bounds(None, None))
+    request = httpx.Request("POST", f"http://127.0.0.1:{port}", extensions={"patience": patience})
+    with pytest.raises(httpcore.ConnectError, match="the client is closed"):
+        transport.handle_request(request)
