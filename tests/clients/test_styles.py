@@ -103,7 +103,7 @@ def anthropic_asks(a: int, id: str) -> Response:
 
 
 def test_a_conversation_changes_its_provider_at_every_turn(connect, serve):
-    """Ids that only one of them takes, that come again, and thinking that each wants back and the other must not see."""
+    """With ids that come again, and thinking that one wants back and the other must not see."""
     ids = ("functions.add:0", "toolu_1", "functions.add:0", "toolu_1")
     theirs = serve(
         strict(check_openai, openai_asks(1, ids[0]), says("2."), openai_asks(3, ids[2]), says("4.")),

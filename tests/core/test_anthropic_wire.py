@@ -589,6 +589,23 @@ def test_a_call_without_a_name_runs_nothing() -> None:
     assert body(run)["messages"][1]["content"][0]["name"] == "unknown"
 
 
+def test_content_that_comes_whole_with_the_start_of_the_message_is_the_answer() -> None:
+    """As Anthropic sends a call that its sandbox makes ("Programmatic tool calling")."""
+    caller = {"type": "code_execution_20250825", "tool_id": "s1"}
+    block = {"type": "tool_use", "id": "c1", "name": "look", "input": {"a": 1}, "caller": caller}
+    whole = start(input_tokens=0, output_tokens=0)
+    whole["message"].update(content=[block], stop_reason="tool_use")
+    run = claude(make_tool())
+    assert calls_of(answer(run, whole, {"type": "message_stop"})) == [("c1", {"a": 1})]
+    settle(run, "rain")
+    assert run.result().finish_reason == "tool_calls"
+    assert body(run)["messages"][1]["content"] == [block]
+    # Where it comes once more, whole or in pieces, it is one call still.
+    for again in (whole, begin(0, "tool_use", id="c1", name="look", input={"a": 1})):
+        run = claude(make_tool())
+        assert calls_of(answer(run, whole, again, {"type": "message_stop"})) == [("c1", {"a": 1})]
+
+
 def test_a_start_in_the_middle_of_the_text_does_not_interrupt_it() -> None:
     hello = [begin(0, "text", text=""), delta(0, "text_delta", text="Hel"), start(), delta(0, "text_delta", text="lo")]
     run = claude()

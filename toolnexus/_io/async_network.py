@@ -179,6 +179,9 @@ def _close(sock: socket.socket, attempt: asyncio.Future[None]) -> None:
     sock.close()
 
 
+_BROKEN = (httpcore.NetworkError, httpcore.RemoteProtocolError)
+
+
 class AsyncLine(httpcore.AsyncNetworkBackend):
     """The network of one connection: it knows the exchange that uses it, and can be dropped at once."""
 
@@ -188,6 +191,9 @@ class AsyncLine(httpcore.AsyncNetworkBackend):
         self._connecting: asyncio.Timeout | None = None
         self._aborted = False
         self.patience: Patience | None = None
+        self.is_reused = False
+        self.has_heard = False
+        """Whether any byte of the current exchange's response came."""
 
     async def connect_tcp(
         self,
@@ -242,7 +248,9 @@ class AsyncLineStream(httpcore.AsyncNetworkStream):
         self._protocol = protocol
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return await self._protocol.read(max_bytes, self._line.timeout(timeout))
+        data = await self._protocol.read(max_bytes, self._line.timeout(timeout))
+        self._line.has_heard = self._line.has_heard or bool(data)
+        return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         if buffer:
@@ -294,16 +302,23 @@ class AsyncDirectTransport(httpx.AsyncBaseTransport):
             content=request.stream,
             extensions=request.extensions,
         )
-        connection, line = self._take(core_request.url.origin)
         patience: Patience = request.extensions["patience"]
-        line.patience = patience
-        unlink = patience.bounds.cancel.add_callback(line.interrupt)
-        try:
-            response = await connection.handle_async_request(core_request)
-        except BaseException:
-            unlink()
-            self._drop(line)
-            raise
+        while True:
+            connection, line = self._take(core_request.url.origin)
+            line.patience = patience
+            unlink = patience.bounds.cancel.add_callback(line.interrupt)
+            try:
+                response = await connection.handle_async_request(core_request)
+                break
+            except BaseException as error:
+                unlink()
+                self._drop(line)
+                # A server may close an idle connection at any time, and some do so right after a response without
+                # a word (llama.cpp). That is no failure of this request: another connection will do.
+                # RFC 9112, section 9.3.1, "Retrying requests".
+                is_stale = line.is_reused and not line.has_heard and isinstance(error, _BROKEN)
+                if not is_stale or patience.bounds.exceeded():
+                    raise
         return httpx.Response(
             response.status,
             headers=response.headers,
@@ -316,6 +331,7 @@ class AsyncDirectTransport(httpx.AsyncBaseTransport):
             raise httpcore.ConnectError("the client is closed")
         while self._idle:
             connection, line = self._idle.pop()
+            line.is_reused, line.has_heard = True, False
             if connection.is_available() and not connection.has_expired():
                 self._busy.add(line)
                 return connection, line

@@ -24,6 +24,9 @@ _KEEPALIVE_S = 60.0
 """How long an idle connection is kept; servers and load balancers close theirs after about a minute."""
 
 
+_BROKEN = (httpcore.NetworkError, httpcore.RemoteProtocolError)
+
+
 class Line(httpcore.NetworkBackend):
     """The network of one connection: it knows the exchange that uses it, and its socket."""
 
@@ -31,6 +34,9 @@ class Line(httpcore.NetworkBackend):
         self._socket: socket.socket | None = None
         self._interrupted = False
         self.patience: Patience | None = None
+        self.is_reused = False
+        self.has_heard = False
+        """Whether any byte of the current exchange's response came."""
 
     def connect_tcp(
         self,
@@ -97,11 +103,13 @@ class LineStream(httpcore.NetworkStream):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         try:
             self._socket.settimeout(self._line.timeout(timeout))
-            return self._socket.recv(max_bytes)
+            data = self._socket.recv(max_bytes)
         except TimeoutError:
             raise httpcore.ReadTimeout from None
         except OSError as error:
             raise httpcore.ReadError(str(error)) from None
+        self._line.has_heard = self._line.has_heard or bool(data)
+        return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         try:
@@ -179,16 +187,23 @@ class DirectTransport(httpx.BaseTransport):
             content=request.stream,
             extensions=request.extensions,
         )
-        connection, line = self._take(core_request.url.origin)
         patience: Patience = request.extensions["patience"]
-        line.patience = patience
-        unlink = patience.bounds.cancel.add_callback(line.interrupt)
-        try:
-            response = connection.handle_request(core_request)
-        except BaseException:
-            unlink()
-            self._drop(connection, line)
-            raise
+        while True:
+            connection, line = self._take(core_request.url.origin)
+            line.patience = patience
+            unlink = patience.bounds.cancel.add_callback(line.interrupt)
+            try:
+                response = connection.handle_request(core_request)
+                break
+            except BaseException as error:
+                unlink()
+                self._drop(connection, line)
+                # A server may close an idle connection at any time, and some do so right after a response without
+                # a word (llama.cpp). That is no failure of this request: another connection will do.
+                # RFC 9112, section 9.3.1, "Retrying requests".
+                is_stale = line.is_reused and not line.has_heard and isinstance(error, _BROKEN)
+                if not is_stale or patience.bounds.exceeded():
+                    raise
         return httpx.Response(
             response.status,
             headers=response.headers,
@@ -206,6 +221,7 @@ class DirectTransport(httpx.BaseTransport):
                     self._busy.add(line)
                     break
                 connection, line = self._idle.pop()
+                line.is_reused, line.has_heard = True, False
                 self._busy.add(line)
             if connection.is_available() and not connection.has_expired():
                 return connection, line

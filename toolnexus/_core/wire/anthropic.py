@@ -149,6 +149,14 @@ class AnthropicReader:
             if not isinstance(block.draft, TextDraft):
                 self._turn.block_dropped(block.draft)
                 del self._open[index]
+        content = message.get("content")
+        if isinstance(content, list) and not self._turn.drafts:
+            # Nearly always empty. A call of ours that their sandbox makes comes whole, and then `message_stop`
+            # ("Programmatic tool calling", recorded at Anthropic in December 2025).
+            for index, block in enumerate(content):
+                self._block_started(index, _object(block))
+                self._block_stopped(index)
+        self._reason_received(message.get("stop_reason"))
         self._earlier += self._stopped
         self._stopped.clear()
         self._usage_received(_object(message.get("usage")))

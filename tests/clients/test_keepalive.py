@@ -1,0 +1,88 @@
+"""Connections that are used again, and servers that close them without a word."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from toolnexus import StreamInterruptedError
+
+
+def body() -> bytes:
+    chunk = b'data: {"choices": [{"delta": {"content": "Hi."}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+    return head + b"content-length: %d\r\n\r\n" % len(chunk) + chunk
+
+
+def read_request(connection: socket.socket) -> bool:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = connection.recv(65536)
+        if not piece:
+            return False
+        data += piece
+    head, _, rest = data.partition(b"\r\n\r\n")
+    length = next(
+        int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
+    )
+    while len(rest) < length:
+        rest += connection.recv(65536)
+    return True
+
+
+class HangsUp:
+    """Answers the first so many requests of each connection, and hangs up on the next one without a byte."""
+
+    def __init__(self, answered: list[int]) -> None:
+        self.requests = 0
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve, args=(answered,))
+        self._thread.start()
+
+    def _serve(self, answered: list[int]) -> None:
+        for count in answered:
+            connection, _ = self._socket.accept()
+            with connection:
+                for _ in range(count):
+                    if not read_request(connection):
+                        break
+                    self.requests += 1
+                    connection.sendall(body())
+                else:
+                    self.requests += read_request(connection)
+
+    def close(self) -> None:
+        self._thread.join()
+        self._socket.close()
+
+
+@contextlib.contextmanager
+def hanging_up(*answered: int) -> Iterator[HangsUp]:
+    server = HangsUp(list(answered))
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def test_a_kept_connection_that_was_closed_is_replaced_at_once_and_costs_no_retry(connect):
+    with hanging_up(1, 1) as server:
+        client = connect(base_url=server.url, retries=0)
+        assert client.stream("One?").text == "Hi."
+        assert client.stream("Two?").text == "Hi."
+        client.close()
+        assert server.requests == 3  # the second was asked for twice
+
+
+def test_a_fresh_connection_that_is_closed_is_a_failure(connect):
+    with hanging_up(0) as server:
+        client = connect(base_url=server.url, retries=0)
+        with pytest.raises(StreamInterruptedError):
+            client.stream("One?")
+        client.close()
+        assert server.requests == 1
