@@ -29,6 +29,10 @@ DRAIN_S = 0.1
 """How long we wait for the end of the body after the end mark, so that the connection can be used again."""
 
 
+_MAX_LOOKS = 100
+"""How often the arguments of one call are looked at while they come: each look reads them all."""
+
+
 class Pieces:
     """Text that grows by deltas, joined in blocks: 200,000 single pieces would cost 15 MB, blocks of 512 cost 4."""
 
@@ -68,13 +72,15 @@ class CallDraft:
     name: str = ""
     pieces: list[str] = field(default_factory=list)
     size: int = 0
+    looks: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
     def has_whole_arguments(self) -> bool:
         """Whether the arguments so far are a whole object: no reason to run the call, but a hint on what follows."""
-        if not self.pieces or not self.pieces[-1].rstrip().endswith("}"):
+        if not self.pieces or not self.pieces[-1].rstrip().endswith("}") or self.looks > _MAX_LOOKS:
             return False
+        self.looks += 1
         try:
             parse_arguments(self.arguments)
         except UnreadableArguments:

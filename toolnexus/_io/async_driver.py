@@ -12,7 +12,7 @@ from typing import Any, assert_never
 
 from .._core.commands import Checkpoint, Finish, RunTools, SendRequest, WaitFor
 from .._core.run import AgentRun
-from ..errors import APIConnectionError, ProtocolError, StoreError
+from ..errors import APIConnectionError, ProtocolError, StoreError, ToolnexusError
 from ..events import StreamEvent
 from ..messages import Message
 from ..stores import ConversationStore, MemoryStore
@@ -20,6 +20,7 @@ from ..suspension import Answer, Request
 from .async_bounds import AsyncBounds
 from .async_tools import AsyncTools
 from .async_transport import AsyncResponse, AsyncTransport
+from .bounds import Runs
 from .launch import Call, store_errors
 
 logger = logging.getLogger("toolnexus")
@@ -31,6 +32,7 @@ class AsyncWorld:
 
     transport: AsyncTransport
     tools: AsyncTools
+    runs: Runs
     store: ConversationStore
     wait_for: Callable[[Request], Answer | Awaitable[Answer]] | None
 
@@ -42,17 +44,24 @@ async def drive(call: Call, world: AsyncWorld) -> AsyncGenerator[Sequence[Stream
         ToolnexusError: The run failed; `.result` says how far it came.
     """
     bounds = AsyncBounds(call.cancel, call.deadline)
+    run: AgentRun | None = None
+    world.runs.enter(bounds)
     try:
         bounds.check()
         run = call.begin(await _load(world, call.id, bounds))
-        try:
-            async with aclosing(_carry_out(run, call, world, bounds)) as batches:
-                async for events in batches:
+        async with aclosing(_carry_out(run, call, world, bounds)) as batches:
+            async for events in batches:
+                if bounds.is_limited:  # the user's own code takes time, too: look after each event
+                    for event in events:
+                        yield (event,)
+                        bounds.check()
+                else:
                     yield events
-        except BaseException as error:
-            await _abandon(run, call, world, error)
-            raise
+    except BaseException as error:
+        await _abandon(run, call, world, error)
+        raise
     finally:
+        world.runs.leave(bounds)
         bounds.close()
     yield run.done()
 
@@ -106,7 +115,11 @@ async def _exchange(
     retrying = AsyncRetrying(**call.config.retry.tenacity(lambda: bounds.remaining), sleep=bounds.sleep)
     response: AsyncResponse
     events: Sequence[StreamEvent]
-    response, events = await retrying(open_response)
+    try:
+        response, events = await retrying(open_response)
+    except ToolnexusError as error:
+        # Without the frames of the retry library, which say nothing to whoever reads the traceback.
+        raise error.with_traceback(None) from error.__cause__
     try:
         yield events
         while run.is_reading:
@@ -168,10 +181,10 @@ async def _call(world: AsyncWorld, method: Callable[..., Any], *args: object) ->
     return await result if inspect.isawaitable(result) else result
 
 
-async def _abandon(run: AgentRun, call: Call, world: AsyncWorld, error: BaseException) -> None:
+async def _abandon(run: AgentRun | None, call: Call, world: AsyncWorld, error: BaseException) -> None:
     """Keep what a failed run has said and done: on the error, and in the store."""
     result = call.failed(run, error)
-    if call.id is not None and not isinstance(error, StoreError):
+    if run is not None and call.id is not None and not isinstance(error, StoreError):
         try:
             await _save(world, call.id, result.messages)
         except StoreError as failure:

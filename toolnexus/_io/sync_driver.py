@@ -7,17 +7,18 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar, assert_never
 
 from .._core.commands import Checkpoint, Finish, RunTools, SendRequest, WaitFor
 from .._core.run import AgentRun
-from ..errors import APIConnectionError, ConfigurationError, ProtocolError, StoreError
+from ..errors import APIConnectionError, ConfigurationError, ProtocolError, StoreError, ToolnexusError
 from ..events import StreamEvent
 from ..messages import Message
 from ..stores import ConversationStore
 from ..suspension import Answer, Request
-from .bounds import Bounds
+from .bounds import Bounds, Runs
 from .launch import Call, store_errors
 from .sync_tools import SyncTools
 from .sync_transport import SyncResponse, SyncTransport
@@ -32,6 +33,7 @@ class SyncWorld:
 
     transport: SyncTransport
     tools: SyncTools
+    runs: Runs
     store: ConversationStore
     wait_for: Callable[[Request], Answer] | None
 
@@ -43,15 +45,24 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
         ToolnexusError: The run failed; `.result` says how far it came.
     """
     bounds = Bounds(call.cancel, call.deadline)
+    run: AgentRun | None = None
+    world.runs.enter(bounds)
     try:
         bounds.check()
         run = call.begin(_load(world, call.id))
-        try:
-            yield from _carry_out(run, call, world, bounds)
-        except BaseException as error:
-            _abandon(run, call, world, error)
-            raise
+        with closing(_carry_out(run, call, world, bounds)) as batches:
+            for events in batches:
+                if bounds.is_limited:  # the user's own code takes time, too: look after each event
+                    for event in events:
+                        yield (event,)
+                        bounds.check()
+                else:
+                    yield events
+    except BaseException as error:
+        _abandon(run, call, world, error)
+        raise
     finally:
+        world.runs.leave(bounds)
         bounds.close()
     yield run.done()
 
@@ -102,7 +113,11 @@ def _exchange(
     retrying = Retrying(
         **call.config.retry.tenacity(lambda: bounds.remaining), sleep=lambda seconds: _sleep(seconds, bounds)
     )
-    response, events = retrying(open_response)
+    try:
+        response, events = retrying(open_response)
+    except ToolnexusError as error:
+        # Without the frames of the retry library, which say nothing to whoever reads the traceback.
+        raise error.with_traceback(None) from error.__cause__
     try:
         yield events
         while run.is_reading:
@@ -166,10 +181,10 @@ def _not_awaitable(value: T | Awaitable[T]) -> T:
     return value
 
 
-def _abandon(run: AgentRun, call: Call, world: SyncWorld, error: BaseException) -> None:
+def _abandon(run: AgentRun | None, call: Call, world: SyncWorld, error: BaseException) -> None:
     """Keep what a failed run has said and done: on the error, and in the store."""
     result = call.failed(run, error)
-    if call.id is not None and not isinstance(error, StoreError):
+    if run is not None and call.id is not None and not isinstance(error, StoreError):
         try:
             _save(world, call.id, result.messages)
         except StoreError as failure:
