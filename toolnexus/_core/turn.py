@@ -236,6 +236,10 @@ class Turn:
                 self.reasoning_received(thinking)
             if text:
                 self.text_received(text)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """The other half of a character will not come: what there is of it is shown."""
         if self._half:
             draft, _ = self._half
             self._half = None
@@ -286,7 +290,7 @@ class Turn:
                 self._half = None
                 delta = half + delta
             elif delta:
-                self.closed()
+                self._let_go()
         if delta and "\ud800" <= delta[-1] <= "\udbff":
             self._half = (draft, delta[-1])
             delta = delta[:-1]
