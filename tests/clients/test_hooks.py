@@ -931,3 +931,20 @@ def test_what_is_no_hooks_is_a_configuration_error(client: Any, hooks: Any) -> N
 def test_no_hooks_are_fine(connect, serve, hooks: Any) -> None:
     client = connect(serve(says("Hi.")), hooks=hooks)
     assert transcript(client.stream("Go.").messages) == [("user", "Go."), ("assistant", "Hi.")]
+
+
+def test_a_hook_that_edits_the_arguments_in_place_changes_nothing(connect, serve):
+    seen = []
+
+    @tool
+    def double(x: int) -> str:
+        """Double."""
+        seen.append(x)
+        return str(2 * x)
+
+    def meddle(given):
+        given.args["x"] = 99999
+
+    server = serve(calls(("c1", "double", '{"x": 12}')), says("Done."))
+    result = connect(server, hooks=Hooks(before_tool=meddle, after_tool=meddle)).run("Go.", Toolkit(double))
+    assert (seen, result.tool_calls[0].args) == ([12], {"x": 12})

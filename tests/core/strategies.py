@@ -75,7 +75,7 @@ def call(draw: st.DrawFn, origin: str, id: str) -> ToolCallPart:
     args, raw, error = draw(st.tuples(objects, st.none(), st.none()) | st.just(({}, "{", "not valid JSON")))
     return ToolCallPart(
         id,
-        draw(st.sampled_from(["look", "ask-2", "A_b"])),
+        draw(st.sampled_from(["look", "ask-2", "A_b", "look.up", "", "ü" * 150])),
         args,
         raw,
         error,

@@ -120,7 +120,7 @@ STOP = {"type": "message_stop"}
 @given(
     st.lists(payload | payload | anything | st.sampled_from(["[DONE]", ""]), max_size=7), st.booleans(), st.booleans()
 )
-@settings(deadline=None, max_examples=1000)
+@settings(deadline=None, max_examples=600)
 def test_any_objects_as_payloads_become_events_or_an_error_of_ours(
     payloads: list[Any], stopped: bool, reset: bool
 ) -> None:
@@ -137,7 +137,7 @@ whole = some(
 
 
 @given(whole | anything)
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 def test_any_object_as_a_whole_reply_becomes_an_answer_or_an_error_of_ours(payload: Any) -> None:
     play([json.dumps(payload).encode()], stream=False)
 

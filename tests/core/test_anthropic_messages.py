@@ -405,6 +405,7 @@ def test_anything_else_is_the_other_shape(dicts: Dicts) -> None:
         user({"type": "image", "source": {"type": "base64", "media_type": "image/png"}}),
         user({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "é"}}),
         user({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "a"}}),
+        user({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA!!!!"}}),
         user({"type": "image", "source": {"type": "base64", "media_type": 7, "data": "AAAA"}}),
         user({"type": "image", "source": {"type": "base64", "media_type": "", "data": "AAAA"}}),
         user({"type": "image", "source": {"type": "url"}}),

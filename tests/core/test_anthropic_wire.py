@@ -472,6 +472,11 @@ def test_null_and_absent_counts_leave_what_is_known() -> None:
         finish(input_tokens=None, cache_read_input_tokens=None, output_tokens=7),
     )
     assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (13, 7, 3)
+    usage = counted(
+        start(input_tokens=10, cache_read_input_tokens=3, output_tokens=1),
+        finish(input_tokens=12, cache_read_input_tokens=None, output_tokens=7),
+    )
+    assert (usage.prompt_tokens, usage.cached_tokens, usage.raw[0]["cache_read_input_tokens"]) == (15, 3, 3)
 
 
 def test_a_repeated_start_does_not_count_twice() -> None:
@@ -604,6 +609,8 @@ def test_content_that_comes_whole_with_the_start_of_the_message_is_the_answer() 
     for again in (whole, begin(0, "tool_use", id="c1", name="look", input={"a": 1})):
         run = claude(make_tool())
         assert calls_of(answer(run, whole, again, {"type": "message_stop"})) == [("c1", {"a": 1})]
+    whole["message"].update(content=[{"type": "text", "text": "Hi"}], stop_reason="end_turn")
+    assert text_of(answer(claude(), whole, whole, {"type": "message_stop"})) == "Hi"
 
 
 def test_a_start_in_the_middle_of_the_text_does_not_interrupt_it() -> None:

@@ -300,7 +300,7 @@ def turns(draw: st.DrawFn) -> list[Message]:
     out = []
     for id in ids:
         signed = draw(st.fixed_dictionaries({}, optional={"extra_content": plain_objects}))
-        name = draw(texts)
+        name = draw(st.from_regex(r"[a-zA-Z0-9_-]{1,8}", fullmatch=True))
         parts.append(
             ToolCallPart(
                 id, name, draw(plain_objects), state="finished", origin=STYLE if signed else None, extra=signed

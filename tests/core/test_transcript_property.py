@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -77,7 +78,7 @@ def requests(draw: st.DrawFn, target: str) -> ModelRequest:
 
 @to_any_provider
 @given(st.data())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 def test_whatever_happened_before_the_request_is_one_that_the_api_takes(target: str, data: st.DataObject) -> None:
     request = data.draw(requests(target))
     before = copy.deepcopy(request)
@@ -104,8 +105,8 @@ def carried_by_anthropic(messages: list[Message], origin: str) -> list[Any]:
     """What Anthropic's shape has of a transcript.
 
     Of each message what can be said to `origin`: no blank text, nothing that only another provider understands, no
-    thinking without a signature. Calls by their number instead of their id, without their state. Messages in a row
-    by one role are one message, and results are said by the user.
+    thinking without a signature. Calls by their number instead of their id, without their state, and with a name
+    that fits. Messages in a row by one role are one message, and results are said by the user.
     """
     ours = ("anthropic", origin)
     out: list[Any] = []
@@ -125,10 +126,12 @@ def carried_by_anthropic(messages: list[Message], origin: str) -> list[Any]:
                     parts.append(data)
                 case ToolCallPart(id, name, args, origin=by, extra=extra):
                     numbers[id] = next(count)
-                    parts.append((numbers[id], name, args, extra if by in ours else {}))
+                    parts.append((numbers[id], fit(name, 128), args, extra if by in ours else {}))
                 case ToolResultPart(id, name, content, is_error):
                     said = [p for p in content if isinstance(p, ImagePart) or p.text.strip()]
-                    parts.append((numbers[id], name, said or ([TextPart("error")] if is_error else []), is_error))
+                    parts.append(
+                        (numbers[id], fit(name, 128), said or ([TextPart("error")] if is_error else []), is_error)
+                    )
         role = "user" if message.role == "tool" else message.role
         if out and out[-1][0] == role:
             out[-1][1].extend(parts)
@@ -155,7 +158,8 @@ def carried_by_openai(messages: list[Message], origin: str) -> list[Any]:
                 details = [detail for p in thoughts for detail in p.extra.get("reasoning_details", ())]
                 text = "".join(p.text for p in thoughts if message.tool_calls and "field" in p.extra)
                 calls = [
-                    (numbers[c.id], c.name, c.args, c.extra if c.origin in ours else {}) for c in message.tool_calls
+                    (numbers[c.id], fit(c.name, 64), c.args, c.extra if c.origin in ours else {})
+                    for c in message.tool_calls
                 ]
                 if message.text or calls or details:
                     out.append(("assistant", message.text, calls, details, text))
@@ -163,7 +167,7 @@ def carried_by_openai(messages: list[Message], origin: str) -> list[Any]:
                 (part,) = message.parts
                 assert isinstance(part, ToolResultPart)
                 (sent,) = (m for m in to_openai([*asking(part), message]) if m["role"] == "tool")
-                out.append(("tool", numbers[part.id], part.name, sent["content"]))
+                out.append(("tool", numbers[part.id], fit(part.name, 64), sent["content"]))
             case role:
                 parts = [p for p in message.parts if not isinstance(p, OpaquePart) or p.origin in ours]
                 said = [p for p in parts if p != TextPart("")] if len(parts) == 1 else parts
@@ -171,6 +175,11 @@ def carried_by_openai(messages: list[Message], origin: str) -> list[Any]:
                 if parts:
                     out.append((role, opaque))
     return out
+
+
+def fit(name: str, length: int) -> str:
+    """A name that a model made up, as the API takes it."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:length] or "unknown"
 
 
 def asking(part: ToolResultPart) -> list[Message]:
@@ -187,7 +196,7 @@ def has_a_start(transcript: list[Message]) -> list[Message]:
 
 @pytest.mark.parametrize("target", [ANTHROPIC, IMITATOR])
 @given(transcripts.map(has_a_start))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 def test_what_anthropics_shape_can_carry_comes_back(target: str, transcript: list[Message]) -> None:
     _, dicts = to_anthropic(transcript, origin=target)
     back = from_anthropic(json.loads(json.dumps(dicts)))
@@ -197,7 +206,7 @@ def test_what_anthropics_shape_can_carry_comes_back(target: str, transcript: lis
 
 @pytest.mark.parametrize("target", [OPENAI, KIMI, MISTRAL])
 @given(transcripts.map(has_a_start))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 def test_what_openais_shape_can_carry_comes_back(target: str, transcript: list[Message]) -> None:
     dicts = to_openai(transcript, origin=target)
     back = from_openai(json.loads(json.dumps(dicts)))
@@ -218,7 +227,7 @@ def test_the_system_messages_come_out_on_their_own(transcript: list[Message]) ->
 
 
 @given(transcripts.flatmap(lambda messages: st.permutations(messages) | st.just(messages)))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 def test_a_balanced_transcript_stays_as_it_is_and_nothing_given_is_changed(transcript: list[Message]) -> None:
     before = copy.deepcopy(transcript)
     once = balanced(transcript)

@@ -300,3 +300,12 @@ def test_a_new_turn_has_said_nothing() -> None:
         False,
         "",
     )
+
+
+def test_half_a_character_that_is_given_up_does_not_end_the_search_for_think_tags() -> None:
+    turn = Turn(Limits(), split_think_tags=True)
+    turn.reasoning_received("a\ud83d")
+    turn.call_opened()
+    turn.text_received("<think>b")
+    turn.text_received("</think>c")
+    assert (turn.text, turn.events[-1]) == ("c", TextEvent("c"))

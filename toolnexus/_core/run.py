@@ -16,6 +16,7 @@ thrown away, and no call of it runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, TypeVar
@@ -315,7 +316,7 @@ class AgentRun:
         if not self._calls:
             self._conclude()
             return
-        events.extend(ToolCallEvent(c.part.id, c.part.name, c.part.args, c.part.error) for c in self._calls)
+        events.extend(ToolCallEvent(c.part.id, c.part.name, deepcopy(c.part.args), c.part.error) for c in self._calls)
         for call in self._calls:
             refusal = self._refusal(call, turn.finish_reason)
             if refusal:
@@ -427,7 +428,7 @@ class AgentRun:
             url=value.url,
             data=value.data,
             expires_at=value.expires_at,
-            call=RequestCall(call.part.id, call.part.name, call.part.args),
+            call=RequestCall(call.part.id, call.part.name, deepcopy(call.part.args)),
         )
         events.append(PendingEvent(call.request))
 

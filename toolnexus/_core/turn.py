@@ -30,6 +30,10 @@ DRAIN_S = 0.1
 """How long we wait for the end of the body after the end mark, so that the connection can be used again."""
 
 
+_MAX_LOOKS = 100
+"""How often the arguments of one call are looked at while they come: each look reads them all."""
+
+
 class Pieces:
     """Text that grows by deltas, joined in blocks: 200,000 single pieces would cost 15 MB, blocks of 512 cost 4."""
 
@@ -71,13 +75,15 @@ class CallDraft:
     name: str = ""
     pieces: list[str] = field(default_factory=list)
     size: int = 0
+    looks: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
     def has_whole_arguments(self) -> bool:
         """Whether the arguments so far are a whole object: no reason to run the call, but a hint on what follows."""
-        if not self.pieces or not self.pieces[-1].rstrip().endswith("}"):
+        if not self.pieces or not self.pieces[-1].rstrip().endswith("}") or self.looks > _MAX_LOOKS:
             return False
+        self.looks += 1
         try:
             parse_arguments(self.arguments)
         except UnreadableArguments:
@@ -251,6 +257,10 @@ class Turn:
                 self.reasoning_received(thinking)
             if text:
                 self.text_received(text)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """The other half of a character will not come: what there is of it is shown."""
         if self._half:
             draft, _ = self._half
             self._half = None
@@ -302,7 +312,7 @@ class Turn:
                 self._half = None
                 delta = half + delta
             elif delta:
-                self.closed()
+                self._let_go()
         if delta and "\ud800" <= delta[-1] <= "\udbff":
             self._half = (draft, delta[-1])
             delta = delta[:-1]

@@ -60,16 +60,27 @@ class AsyncBounds(Bounds):
         await self.wait(asyncio.sleep(seconds))
 
 
+GRACE_S = 0.1
+"""How long a cancelled task may take to end. One that takes longer is left to itself: it must not hold up the run."""
+
+_left: set[asyncio.Future[Any]] = set()  # a loop keeps weak references only
+
+
 async def end_tasks(tasks: set[asyncio.Future[T]]) -> None:
-    """Cancel what still runs and wait until it has ended; its results and errors are not wanted."""
+    """Cancel what still runs and wait a little for its end; its results and errors are not wanted."""
     unfinished = {task for task in tasks if not task.done()}
     for task in unfinished:
+        _left.add(task)
+        task.add_done_callback(_forget)
         task.cancel()
     if unfinished:
-        await asyncio.wait(unfinished)
-    for task in unfinished:
-        if not task.cancelled():
-            task.exception()  # looked at, so that asyncio does not report it as lost
+        await asyncio.wait(unfinished, timeout=GRACE_S)
+
+
+def _forget(task: asyncio.Future[Any]) -> None:
+    _left.discard(task)
+    if not task.cancelled():
+        task.exception()  # looked at, so that asyncio does not report it as lost
 
 
 async def observed(awaitable: Awaitable[object]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, assert_never
 
 from .._core.commands import Checkpoint, Finish, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
 from .._core.run import AgentRun
-from ..errors import APIConnectionError, ProtocolError, StoreError
+from ..errors import APIConnectionError, ProtocolError, StoreError, ToolnexusError
 from ..events import StreamEvent
 from ..messages import Message
 from ..stores import Keep, MemoryStore
@@ -20,6 +20,7 @@ from ..suspension import Answer, Request
 from .async_bounds import AsyncBounds
 from .async_tools import AsyncTools
 from .async_transport import AsyncResponse, AsyncTransport
+from .bounds import Runs
 from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool
 from .launch import Call, store_errors
 
@@ -33,6 +34,7 @@ class AsyncWorld:
 
     transport: AsyncTransport
     tools: AsyncTools
+    runs: Runs
     wait_for: Callable[[Request], Answer | Awaitable[Answer]] | None
 
 
@@ -43,20 +45,28 @@ async def drive(call: Call, world: AsyncWorld) -> AsyncGenerator[Sequence[Stream
         ToolnexusError: The run failed; `.result` says how far it came.
     """
     bounds = AsyncBounds(call.cancel, call.deadline)
+    run: AgentRun | None = None
+    audience = Audience(call.hooks, call.watch, world.tools.spawn)
+    world.runs.enter(bounds)
     try:
         bounds.check()
         run = call.begin(await _load(world, call.keep, bounds))
-        audience = Audience(call.hooks, call.watch, world.tools.spawn)
         audience.tell(run.take_news())
-        try:
-            async with aclosing(_carry_out(run, call, world, bounds, audience)) as batches:
-                async for events in batches:
+        async with aclosing(_carry_out(run, call, world, bounds, audience)) as batches:
+            async for events in batches:
+                if bounds.is_limited:  # the user's own code takes time, too: look after each event
+                    for event in events:
+                        yield (event,)
+                        bounds.check()
+                else:
                     yield events
-        except BaseException as error:
-            await _abandon(run, call, world, error)
+    except BaseException as error:
+        await _abandon(run, call, world, error)
+        if run is not None:
             audience.tell(run.take_news())
-            raise
+        raise
     finally:
+        world.runs.leave(bounds)
         bounds.close()
     yield run.done()
 
@@ -118,7 +128,11 @@ async def _exchange(
     )
     response: AsyncResponse
     events: Sequence[StreamEvent]
-    response, events = await retrying(open_response)
+    try:
+        response, events = await retrying(open_response)
+    except ToolnexusError as error:
+        # Without the frames of the retry library, which say nothing to whoever reads the traceback.
+        raise error.with_traceback(None) from error.__cause__
     try:
         yield events
         while run.is_reading:
@@ -223,10 +237,10 @@ async def _call(
     return await result if inspect.isawaitable(result) else result
 
 
-async def _abandon(run: AgentRun, call: Call, world: AsyncWorld, error: BaseException) -> None:
+async def _abandon(run: AgentRun | None, call: Call, world: AsyncWorld, error: BaseException) -> None:
     """Keep what a failed run has said and done: on the error, and in the store."""
     result = call.failed(run, error)
-    if call.keep is not None and not isinstance(error, StoreError):
+    if run is not None and call.keep is not None and not isinstance(error, StoreError):
         try:
             await _save(world, call.keep, result.messages)
         except StoreError as failure:

@@ -303,8 +303,9 @@ class AsyncDirectTransport(httpx.AsyncBaseTransport):
             extensions=request.extensions,
         )
         patience: Patience = request.extensions["patience"]
+        fresh = False
         while True:
-            connection, line = self._take(core_request.url.origin)
+            connection, line = self._take(core_request.url.origin, fresh)
             line.patience = patience
             unlink = patience.bounds.cancel.add_callback(line.interrupt)
             try:
@@ -319,6 +320,7 @@ class AsyncDirectTransport(httpx.AsyncBaseTransport):
                 is_stale = line.is_reused and not line.has_heard and isinstance(error, _BROKEN)
                 if not is_stale or patience.bounds.exceeded():
                     raise
+                fresh = True
         return httpx.Response(
             response.status,
             headers=response.headers,
@@ -326,10 +328,10 @@ class AsyncDirectTransport(httpx.AsyncBaseTransport):
             extensions={**response.extensions, "patience": patience},
         )
 
-    def _take(self, origin: httpcore.Origin) -> tuple[httpcore.AsyncHTTPConnection, AsyncLine]:
+    def _take(self, origin: httpcore.Origin, fresh: bool) -> tuple[httpcore.AsyncHTTPConnection, AsyncLine]:
         if self._closed:
             raise httpcore.ConnectError("the client is closed")
-        while self._idle:
+        while self._idle and not fresh:
             connection, line = self._idle.pop()
             line.is_reused, line.has_heard = True, False
             if connection.is_available() and not connection.has_expired():

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any
 
 import httpx
 
-from .async_bounds import end_tasks
 from .bounds import Patience
 from .request import is_encoded
 
@@ -43,6 +43,7 @@ class Pump:
         self._reads: deque[bytes | Exception] = deque()
         self._changed: asyncio.Future[None] = loop.create_future()
         self._reads_head = False
+        self._response: httpx.Response | None = None
         request.extensions["trace"] = self._trace
 
         def cancelled() -> None:  # in whichever thread cancels
@@ -93,24 +94,30 @@ class Pump:
             raise httpx.ReadTimeout("")
 
     async def _run(self) -> None:
-        sending = asyncio.ensure_future(self._client.send(self._request, stream=True, follow_redirects=False))
+        sending = asyncio.ensure_future(self._send())
         await asyncio.wait({sending, self._stop}, return_when=asyncio.FIRST_COMPLETED)
         if self._reads_head:
             sending.cancel()  # a read is the one place where a cancel does no harm (measured)
         await asyncio.wait({sending})
-        try:
-            response = sending.result()
-        except (Exception, asyncio.CancelledError) as error:  # a caller's client may raise what it likes
-            if not self._stop.done():
-                self._head.set_exception(error)
+        # Not the task's result: a cancel that comes with the last bytes of the head may leave the task cancelled
+        # although the response is there, and whoever has it must close it.
+        response = self._response
+        if response is None:
+            error = None if sending.cancelled() else sending.exception()
+            if not self._stop.done():  # a caller's client may raise what it likes
+                self._head.set_exception(error or httpx.ReadError("the caller's client was cancelled"))
                 self._wake()
             return
         try:
-            self._head.set_result(response)
-            self._wake()
-            await self._copy(response)
+            if not self._stop.done():
+                self._head.set_result(response)
+                self._wake()
+                await self._copy(response)
         finally:
             await response.aclose()
+
+    async def _send(self) -> None:
+        self._response = await self._client.send(self._request, stream=True, follow_redirects=False)
 
     async def _trace(self, step: str, info: dict[str, Any]) -> None:  # Any: as httpcore declares it
         """How far httpcore is. Once nobody waits any more it is stopped where that does no harm.
@@ -122,9 +129,12 @@ class Pump:
         self._reads_head = step == "http11.receive_response_headers.started"
 
     async def _copy(self, response: httpx.Response) -> None:
-        body = response.aiter_bytes() if is_encoded(response) else response.aiter_raw()
+        # Not aiter_raw(): at the end of the body that closes the response, where a cancel loses the pool's slot.
+        stream = response.aiter_bytes() if is_encoded(response) else response.stream
+        assert isinstance(stream, AsyncIterable)  # an AsyncClient's response has no other
+        body = aiter(stream)
         while not self._stop.done():
-            read = asyncio.ensure_future(anext(body, b""))
+            read = asyncio.ensure_future(_next(body))
             try:
                 await asyncio.wait({read, self._stop}, return_when=asyncio.FIRST_COMPLETED)
                 if not read.done():
@@ -133,10 +143,16 @@ class Pump:
             except Exception as error:
                 item = error
             finally:
-                await end_tasks({read})  # a read: see above
+                if not read.done():
+                    read.cancel()  # a read: see above
+                    await asyncio.wait({read})
             self._reads.append(item)
             self._wake()
             if not item or isinstance(item, Exception):
                 return
             while len(self._reads) >= _WAITING_READS and not self._stop.done():
                 await asyncio.wait({self._changed, self._stop}, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _next(body: AsyncIterator[bytes]) -> bytes:
+    return await anext(body, b"")

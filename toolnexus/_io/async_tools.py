@@ -65,28 +65,30 @@ class AsyncTools:
             prepared = prepare(call, context)
             if isinstance(prepared, ToolOutcome):
                 return prepared
-            value: object
-            timer = asyncio.timeout(call.tool.timeout)
+            running = asyncio.ensure_future(self._made(call, prepared))
             try:
-                async with timer:
-                    value = prepared() if call.tool.is_async else await self.in_thread(prepared)
-                    if inspect.isawaitable(value):
-                        value = await value
-            except Exception as error:
-                if timer.expired():
+                await asyncio.wait({running}, timeout=call.tool.timeout)
+                if not running.done():
                     return timed_out(call, time.monotonic() - began)
-                value = error
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise
-                value = RuntimeError("the tool was cancelled")  # by itself: the run goes on
+                # A tool that cancels itself gives an error result, and the run goes on.
+                value = RuntimeError("the tool was cancelled") if running.cancelled() else running.result()
+            finally:
+                await end_tasks({running})
+            if isinstance(value, (KeyboardInterrupt, SystemExit)):
+                return value
             return outcome(call, value, context, time.monotonic() - began)
-        except (KeyboardInterrupt, SystemExit) as error:  # raised in a task, it would end the event loop instead
-            return error
         finally:
             unlink()
             cancel.cancel()  # what the call left behind in a thread may stop
+
+    async def _made(self, call: ToolCall, prepared: Callable[[], Any]) -> Any:  # Any: what the tool returns, or raised
+        try:
+            value = prepared() if call.tool.is_async else await self.in_thread(prepared)
+            return await value if inspect.isawaitable(value) else value
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # raised in a task, a KeyboardInterrupt would end the event loop instead
+            return error
 
     async def in_thread(self, function: Callable[[], Any]) -> Any:  # Any: what the tool returns
         """Run a sync tool in a thread. When the wait is cancelled the thread goes on, and its result is dropped."""

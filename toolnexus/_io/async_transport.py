@@ -170,18 +170,14 @@ class AsyncResponse:
         data = await self._next()
         if isinstance(data, Exception):
             raise self._transport.error(data, self._patience.bounds)
-        if not data:  # an interrupted connection reads as an end, too
-            self._patience.bounds.check()
+        self._patience.bounds.check()  # bytes may come for ever, and an interrupted connection reads as an end
         return data
 
     async def _next(self) -> bytes | Exception:
         try:
-            data = await self._pump.read(self._idle) if self._pump is not None else await anext(self._body, b"")
+            return await self._pump.read(self._idle) if self._pump is not None else await anext(self._body, b"")
         except FOREIGN as error:
-            raise self._transport.error(error, self._patience.bounds) from None
-        if not data:  # what looks like an end may be the run's own: a cancel drops the connection
-            self._patience.bounds.check()
-        return data
+            return error
 
     async def aclose(self) -> None:
         """Let go of the reply; its connection is used again if the whole body was read."""

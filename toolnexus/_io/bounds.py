@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 
 from ..cancel import Cancel
@@ -23,11 +24,22 @@ class Bounds:
         self.cancel = Cancel()
         """Set as soon as the run is over, whatever ended it: what still runs on its behalf may stop."""
         self._unlink = cancel.add_callback(self.cancel.cancel) if cancel is not None else lambda: None
+        self._ended: str | None = None
+
+    def end(self, why: str) -> None:
+        """End the run from outside, from any thread."""
+        self._ended = why
+        self.cancel.cancel()
 
     def close(self) -> None:
         """The run is over."""
         self._unlink()
         self.cancel.cancel()
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether anything but its own end can end the run."""
+        return self._given is not None or self.expires is not None
 
     @property
     def remaining(self) -> float:
@@ -38,7 +50,9 @@ class Bounds:
         """The error to end the run with, if it is time to."""
         if self._given is not None and self._given.cancelled:
             return RunCancelledError("the run was cancelled")
-        if self.remaining <= _TICK_S:
+        if self._ended is not None:
+            return RunCancelledError(self._ended)
+        if self.expires is not None and self.remaining <= _TICK_S:
             return DeadlineExceededError(f"the run took longer than its deadline of {self._deadline:g} s")
         return None
 
@@ -47,6 +61,39 @@ class Bounds:
         error = self.exceeded()
         if error is not None:
             raise error
+
+
+class Runs:
+    """The runs of a client that are under way, so that closing it ends them wherever they wait."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: set[Bounds] = set()
+        self._is_closed = False
+
+    def enter(self, bounds: Bounds) -> None:
+        """A run begins."""
+        with self._lock:
+            self._open.add(bounds)
+            is_closed = self._is_closed
+        if is_closed:
+            bounds.end(_CLOSED)
+
+    def leave(self, bounds: Bounds) -> None:
+        """A run is over."""
+        with self._lock:
+            self._open.discard(bounds)
+
+    def close(self) -> None:
+        """End all runs."""
+        with self._lock:
+            self._is_closed = True
+            runs = list(self._open)
+        for bounds in runs:
+            bounds.end(_CLOSED)
+
+
+_CLOSED = "the client was closed"
 
 
 class Patience:

@@ -6,6 +6,7 @@ rules stand here once, and each driver only knows how to call a hook of its worl
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -61,7 +62,7 @@ def before_tool(call: ToolCall, hooks: Sequence[Hooks]) -> Generator[Step, Any, 
     """The call as the hooks want it, and what stands in for it, if anything does; the first stand-in wins."""
     for position, hook in enumerate(each(hooks, "before_tool")):
         gate = f"hook {position}"  # each asks for itself: an answer to one is none to the others
-        returned = yield hook, BeforeTool(call.tool.name, call.args, call.id, call.turn)
+        returned = yield hook, BeforeTool(call.tool.name, copy.deepcopy(call.args), call.id, call.turn)
         match returned:
             case None:
                 pass
@@ -82,7 +83,7 @@ def after_tool(call: ToolCall, outcome: ToolOutcome, hooks: Sequence[Hooks]) -> 
     for hook in each(hooks, "after_tool"):
         if isinstance(outcome.value, Pending):
             break
-        returned = yield hook, AfterTool(call.tool.name, call.args, outcome.value, call.id, call.turn)
+        returned = yield hook, AfterTool(call.tool.name, copy.deepcopy(call.args), outcome.value, call.id, call.turn)
         if returned is None:
             continue
         if not isinstance(returned, ToolResult):

@@ -36,6 +36,7 @@ from ..config import (
     check_temperature,
 )
 from ..errors import (
+    APIStatusError,
     ConfigurationError,
     DeadlineExceededError,
     RunCancelledError,
@@ -179,12 +180,18 @@ class Call:
 
         return seen
 
-    def failed(self, run: AgentRun, error: BaseException) -> RunResult:
+    def failed(self, run: AgentRun | None, error: BaseException) -> RunResult:
         """End the run after `error`, which gets the partial result and loses what is secret."""
         aborted = not isinstance(error, Exception) or isinstance(error, (RunCancelledError, DeadlineExceededError))
-        result = run.abandon(aborted=aborted, now=time.time())
+        if run is not None:
+            result = run.abandon(aborted=aborted, now=time.time())
+        else:  # it never began
+            reason = "aborted" if aborted else None
+            result = RunResult(status="error", model=self.model, id=self.id, finish_reason=reason)
         if isinstance(error, ToolnexusError):
             error.result = result
+            if isinstance(error, APIStatusError):
+                error.url = self.config.url
             self.config.redact(error)
         return result
 

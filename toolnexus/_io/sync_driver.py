@@ -7,17 +7,18 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar, assert_never
 
 from .._core.commands import Checkpoint, Finish, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
 from .._core.run import AgentRun
-from ..errors import APIConnectionError, ConfigurationError, ProtocolError, StoreError
+from ..errors import APIConnectionError, ConfigurationError, ProtocolError, StoreError, ToolnexusError
 from ..events import StreamEvent
 from ..messages import Message
 from ..stores import Keep
 from ..suspension import Answer, Request
-from .bounds import Bounds
+from .bounds import Bounds, Runs
 from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool
 from .launch import Call, store_errors
 from .sync_tools import SyncTools
@@ -33,6 +34,7 @@ class SyncWorld:
 
     transport: SyncTransport
     tools: SyncTools
+    runs: Runs
     wait_for: Callable[[Request], Answer] | None
 
 
@@ -43,18 +45,28 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
         ToolnexusError: The run failed; `.result` says how far it came.
     """
     bounds = Bounds(call.cancel, call.deadline)
+    run: AgentRun | None = None
+    audience = Audience(call.hooks, call.watch, world.tools.spawn)
+    world.runs.enter(bounds)
     try:
         bounds.check()
         run = call.begin(_load(call.keep))
-        audience = Audience(call.hooks, call.watch, world.tools.spawn)
         audience.tell(run.take_news())
-        try:
-            yield from _carry_out(run, call, world, bounds, audience)
-        except BaseException as error:
-            _abandon(run, call, error)
+        with closing(_carry_out(run, call, world, bounds, audience)) as batches:
+            for events in batches:
+                if bounds.is_limited:  # the user's own code takes time, too: look after each event
+                    for event in events:
+                        yield (event,)
+                        bounds.check()
+                else:
+                    yield events
+    except BaseException as error:
+        _abandon(run, call, error)
+        if run is not None:
             audience.tell(run.take_news())
-            raise
+        raise
     finally:
+        world.runs.leave(bounds)
         bounds.close()
     yield run.done()
 
@@ -111,7 +123,11 @@ def _exchange(
         **call.config.retry.tenacity(lambda: bounds.remaining, call.retry_seen(audience, command)),
         sleep=lambda seconds: _sleep(seconds, bounds),
     )
-    response, events = retrying(open_response)
+    try:
+        response, events = retrying(open_response)
+    except ToolnexusError as error:
+        # Without the frames of the retry library, which say nothing to whoever reads the traceback.
+        raise error.with_traceback(None) from error.__cause__
     try:
         yield events
         while run.is_reading:
@@ -219,10 +235,10 @@ def _not_awaitable(value: T | Awaitable[T]) -> T:
     return value
 
 
-def _abandon(run: AgentRun, call: Call, error: BaseException) -> None:
+def _abandon(run: AgentRun | None, call: Call, error: BaseException) -> None:
     """Keep what a failed run has said and done: on the error, and in the store."""
     result = call.failed(run, error)
-    if call.keep is not None and not isinstance(error, StoreError):
+    if run is not None and call.keep is not None and not isinstance(error, StoreError):
         try:
             _save(call.keep, result.messages)
         except StoreError as failure:

@@ -188,8 +188,9 @@ class DirectTransport(httpx.BaseTransport):
             extensions=request.extensions,
         )
         patience: Patience = request.extensions["patience"]
+        fresh = False
         while True:
-            connection, line = self._take(core_request.url.origin)
+            connection, line = self._take(core_request.url.origin, fresh)
             line.patience = patience
             unlink = patience.bounds.cancel.add_callback(line.interrupt)
             try:
@@ -204,6 +205,7 @@ class DirectTransport(httpx.BaseTransport):
                 is_stale = line.is_reused and not line.has_heard and isinstance(error, _BROKEN)
                 if not is_stale or patience.bounds.exceeded():
                     raise
+                fresh = True
         return httpx.Response(
             response.status,
             headers=response.headers,
@@ -211,12 +213,12 @@ class DirectTransport(httpx.BaseTransport):
             extensions={**response.extensions, "patience": patience},
         )
 
-    def _take(self, origin: httpcore.Origin) -> tuple[httpcore.HTTPConnection, Line]:
+    def _take(self, origin: httpcore.Origin, fresh: bool) -> tuple[httpcore.HTTPConnection, Line]:
         while True:
             with self._lock:
                 if self._closed:
                     raise httpcore.ConnectError("the client is closed")
-                if not self._idle:
+                if fresh or not self._idle:
                     line = Line()
                     self._busy.add(line)
                     break

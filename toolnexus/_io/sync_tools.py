@@ -95,7 +95,9 @@ class SyncTools:
                     value = prepared()
                     if inspect.isawaitable(value):
                         value = self._loop.run(value, contextvars.copy_context(), cancel)
-                except Exception as error:
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException as error:  # also a CancelledError, of a tool that drives an event loop
                     value = error
                 report((call, outcome(call, value, context, time.monotonic() - began)))
             except BaseException as error:  # a KeyboardInterrupt of the tool's belongs to whoever started the run
@@ -135,6 +137,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
 
     def run(
         self, awaitable: Awaitable[Any], variables: contextvars.Context, cancel: Cancel
@@ -178,6 +181,8 @@ class LoopThread:
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
+            if self._is_closed:
+                raise RuntimeError("the client is closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(target=_serve, args=(self._loop,), name="toolnexus-loop", daemon=True).start()
@@ -186,6 +191,7 @@ class LoopThread:
     def close(self) -> None:
         """Cancel what runs on the loop and end it; does not wait."""
         with self._lock:
+            self._is_closed = True
             loop, self._loop = self._loop, None
         if loop is not None:
             loop.call_soon_threadsafe(loop.stop)

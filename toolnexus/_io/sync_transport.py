@@ -133,8 +133,7 @@ class SyncResponse:
         data = self._next()
         if isinstance(data, Exception):
             raise self._transport.error(data, self._patience.bounds)
-        if not data:  # an interrupted connection reads as an end, too
-            self._patience.bounds.check()
+        self._patience.bounds.check()  # bytes may come for ever, and an interrupted connection reads as an end
         return data
 
     def _next(self) -> bytes | Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -40,14 +41,16 @@ def prepare(call: ToolCall, context: ToolContext) -> Callable[[], Any] | ToolOut
         return outcome(call, error, context, 0.0)
     try:
         approval = call.tool.approval
-        asks = "approval" not in call.passed and (approval(call.args) if callable(approval) else approval)
+        asks = "approval" not in call.passed and (
+            approval(copy.deepcopy(call.args)) if callable(approval) else approval
+        )
     except Exception as error:
         return outcome(call, error, context, 0.0)
     if asks:
         question = Pending(
             prompt=f"Allow {call.tool.name} to run?",
             kind="approval",
-            data={"name": call.tool.name, "args": call.args},
+            data={"name": call.tool.name, "args": copy.deepcopy(call.args)},
         )
         return ToolOutcome(call.slot, question, gate="approval")
     return invoke
@@ -55,7 +58,7 @@ def prepare(call: ToolCall, context: ToolContext) -> Callable[[], Any] | ToolOut
 
 def outcome(call: ToolCall, value: object, context: ToolContext, duration: float) -> ToolOutcome:
     """The outcome of a call that gave `value`, or raised it."""
-    if isinstance(value, Exception):
+    if isinstance(value, BaseException):
         logger.warning("tool %r failed", call.tool.name, exc_info=value)
         result: ToolResult | Pending = failure(value, call.tool.name)
     else:

@@ -55,7 +55,7 @@ class Toolkit:
         return f"<Toolkit {', '.join(self._tools) or '(empty)'}>"
 
     def register(self, tool: Tool | Function) -> Tool:
-        """Add a tool, or a function to make one of; a run under way sees it from its next turn.
+        """Add a tool, or a function to make one of; a run under way goes on with the tools it began with.
 
         Raises:
             ConfigurationError: The name is taken, or no tool can be made of the function.
@@ -63,7 +63,10 @@ class Toolkit:
         """
         if not isinstance(tool, Tool):
             if not callable(tool):
-                raise TypeError(f"expected a Tool or a function, got {clip(repr(tool))} ({type(tool).__name__})")
+                hint = (
+                    "; give the tools one by one: Toolkit(a, b)" if isinstance(tool, (list, tuple, set, dict)) else ""
+                )
+                raise TypeError(f"expected a Tool or a function, got {clip(repr(tool))} ({type(tool).__name__}){hint}")
             tool = define_tool(tool)
         with self._lock:
             if (other := self._tools.get(tool.name)) is not None:

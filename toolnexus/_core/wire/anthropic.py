@@ -234,6 +234,8 @@ class AnthropicReader:
                     data["input"] = parse_arguments("".join(pieces))
                 except UnreadableArguments as error:
                     raise ProtocolError(f"the input of a {data.get('type')!r} block: {error}") from None
+            case _:
+                pass
         self._stopped.append((index, block.draft))
 
     def _reason_received(self, reason: Any) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, assert_never
 
 from ...errors import ConfigurationError
 from ...messages import (
@@ -114,6 +114,8 @@ def _blocks(part: Part, role: Role, is_ours: Callable[[str | None], bool]) -> It
         case OpaquePart(data, part_origin):
             if is_ours(part_origin):
                 yield dict(data)
+        case _ as unreachable:
+            assert_never(unreachable)
 
 
 def _tool_result(part: ToolResultPart) -> Block:
@@ -174,7 +176,7 @@ def from_anthropic(messages: Sequence[Mapping[str, Any]], system: str | Sequence
 
 
 @contextmanager
-def _named(place: str) -> Iterator[None]:
+def _named(place: str) -> Generator[None, None, None]:
     """Say where a message is of another shape."""
     try:
         yield

@@ -32,6 +32,8 @@ STYLE = "openai"
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Two spellings of the same thing: DeepSeek, Qwen, Kimi, vLLM, llama.cpp; OpenRouter, Groq, Ollama."""
 
+_BAD_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+"""The API's own pattern for names of functions, negated: a name that the model made up must not block the rest."""
 _MISTRAL_ID = re.compile(r"[a-zA-Z0-9]{9}")
 _MAX_ID = 40
 """Characters of a call's id that OpenAI takes ("string too long", observed 2025)."""
@@ -96,7 +98,10 @@ def _assistant(message: Message, is_ours: Callable[[str | None], bool]) -> dict[
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name or "unknown", "arguments": json.dumps(call.args, ensure_ascii=False)},
+                "function": {
+                    "name": _BAD_IN_NAME.sub("_", call.name)[:64] or "unknown",
+                    "arguments": json.dumps(call.args, ensure_ascii=False),
+                },
                 **(call.extra if is_ours(call.origin) else {}),
             }
             for call in calls
