@@ -13,6 +13,42 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 
 EXPECTED = {
+    "chunk_content.py": """\
+Hello| from| a| model.|
+Nobody sees this live.
+""",
+    "chunk_identity.py": """\
+tool_call_delta 0 1 1
+usage           1 1 1
+finish          2 1 1
+content         3 1 2
+usage           4 1 2
+finish          5 1 2
+content         0 2 1
+content         1 2 1
+usage           2 2 1
+finish          3 2 1
+""",
+    "chunk_reasoning.py": """\
+thinks: 'Six'
+thinks: ' times'
+thinks: ' seven.'
+says:   It is 42.
+""",
+    "chunk_tool_call_deltas.py": """\
+get_weather #0: '{"city'
+get_weather #0: '": "Ch'
+get_weather #0: 'ennai"'
+get_weather #0: '}'
+runs with Chennai
+Sunny.
+""",
+    "chunk_usage_and_finish.py": """\
+message:  user 'Say hello'
+tokens:   5
+finished: stop
+message:  assistant 'Hello.'
+""",
     "memory.py": """\
 Hello
   tokens so far: 5
@@ -24,6 +60,20 @@ Still there?
 assistant: Hi there.
      user: Still there?
 assistant: Still here.
+""",
+    "stream_state.py": """\
+hook: 'One.'
+['content', 'usage', 'finish'] stop
+hook: 'One,'
+hook: ' two.'
+['content', 'content', 'usage', 'finish'] stop
+[] None
+""",
+    "stream_summaries.py": """\
+'Let me look.': 1 calls, tool_calls
+'Noon.': 0 calls, stop
+last round: Noon.
+all rounds: 57 tokens
 """,
     "suspension.py": """\
 usage

@@ -12,17 +12,20 @@ PACKAGE = Path(__file__).parent.parent / "toolnexus"
 
 LAYERS: dict[str, int] = {
     **dict.fromkeys(
-        ("errors", "events", "messages", "tool", "results", "suspension", "limits", "cancel"),
+        ("errors", "events", "messages", "tool", "results", "suspension", "limits", "cancel", "chunks"),
         0,
     ),
     "_core": 1,
-    **dict.fromkeys(("tools", "stores", "retry", "config"), 2),
+    **dict.fromkeys(("tools", "stores", "retry", "config", "hooks", "chunk_stream"), 2),
     "_io": 3,
-    **dict.fromkeys(("sync_client", "async_client"), 4),
+    **dict.fromkeys(("sync_client", "async_client", "sync_conversation", "async_conversation"), 4),
     "__init__": 5,
     **dict.fromkeys(("demo", "__main__"), 6),
 }
-STRANGERS = [("_core", {"tools", "stores", "retry", "config"}), ("sync_client", {"async_client"})]
+STRANGERS = [
+    ("_core", {"tools", "stores", "retry", "config", "hooks", "chunk_stream"}),
+    ("sync_client", {"async_client"}),
+]
 IMPURE = {"asyncio", "threading", "time", "random", "os", "socket", "httpx", "httpcore", "tenacity", "uuid", "secrets"}
 HTTPX_ALLOWED = {"_io"}
 

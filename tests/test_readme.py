@@ -14,6 +14,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 ENDPOINT = "http://127.0.0.1:8080/v1"
 
 WEATHER = [Reply(calls=(Call("get_weather", {"city": "Chennai"}),)), Reply("It is 31C in Chennai.")]
+HELLO = [Reply("Hello.")]
 DELETE = [Reply(calls=(Call("delete_file", {"path": "notes.txt"}),)), Reply("notes.txt is gone.")]
 
 
@@ -23,8 +24,9 @@ DELETE = [Reply(calls=(Call("delete_file", {"path": "notes.txt"}),)), Reply("not
         (BLOCKS[0], WEATHER, "It is 31C in Chennai."),
         (BLOCKS[1], WEATHER, "40 tokens"),
         (BLOCKS[2], DELETE, "notes.txt is gone."),
+        (BLOCKS[3], HELLO, "Hello. [stop]\nUsage(prompt_tokens=12,"),
     ],
-    ids=["script", "service", "human"],
+    ids=["script", "service", "human", "raw stream"],
 )
 def test_a_block_of_the_readme_runs(block: str, script: list[Reply], shown: str, capsys: pytest.CaptureFixture[str]):
     assert ENDPOINT in block
@@ -34,7 +36,7 @@ def test_a_block_of_the_readme_runs(block: str, script: list[Reply], shown: str,
 
 
 def test_every_block_is_run_above():
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
 
 
 def test_the_readme_is_short_enough_to_be_read():

@@ -10,7 +10,19 @@ from ._core.wire.openai_messages import from_openai, to_openai
 from ._io.async_stream import AsyncEventStream
 from ._io.sync_stream import EventStream
 from .async_client import AsyncClient
+from .async_conversation import AsyncConversation
 from .cancel import Cancel
+from .chunk_stream import ChunkStream, Hook, HookPoint
+from .chunks import (
+    Chunk,
+    ChunkTag,
+    ChunkType,
+    ContentChunk,
+    FinishChunk,
+    ReasoningChunk,
+    ToolCallDeltaChunk,
+    UsageChunk,
+)
 from .errors import (
     AnswerMismatchError,
     APIConnectionError,
@@ -47,6 +59,7 @@ from .events import (
     event_to_dict,
     event_to_json,
 )
+from .hooks import AfterLLM, AfterTool, BeforeLLM, BeforeTool, Hooks, RetryInfo
 from .limits import Limits
 from .messages import (
     ImagePart,
@@ -58,10 +71,11 @@ from .messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from .results import RunResult, ToolCallRecord, Usage
+from .results import RunResult, StreamSummary, ToolCallRecord, Usage
 from .stores import ConversationStore, MemoryStore
 from .suspension import Answer, Pending, Request, RequestCall, pending
 from .sync_client import SyncClient
+from .sync_conversation import Conversation
 from .tool import Tool, ToolContext, ToolResult
 from .tools.function import define_tool, tool
 from .tools.toolkit import Toolkit
@@ -70,20 +84,35 @@ __all__ = [
     "APIConnectionError",
     "APIStatusError",
     "APITimeoutError",
+    "AfterLLM",
+    "AfterTool",
     "Answer",
     "AnswerMismatchError",
     "AsyncClient",
+    "AsyncConversation",
     "AsyncEventStream",
     "AuthenticationError",
     "BadRequestError",
+    "BeforeLLM",
+    "BeforeTool",
     "Cancel",
+    "Chunk",
+    "ChunkStream",
+    "ChunkTag",
+    "ChunkType",
     "ConfigurationError",
     "ConflictError",
+    "ContentChunk",
+    "Conversation",
     "ConversationConflictError",
     "ConversationStore",
     "DeadlineExceededError",
     "DoneEvent",
     "EventStream",
+    "FinishChunk",
+    "Hook",
+    "HookPoint",
+    "Hooks",
     "ImagePart",
     "InternalServerError",
     "Limits",
@@ -98,19 +127,23 @@ __all__ = [
     "PermissionDeniedError",
     "ProtocolError",
     "RateLimitError",
+    "ReasoningChunk",
     "ReasoningEvent",
     "ReasoningPart",
     "Request",
     "RequestCall",
+    "RetryInfo",
     "RunCancelledError",
     "RunResult",
     "StoreError",
     "StreamEvent",
     "StreamInterruptedError",
+    "StreamSummary",
     "SyncClient",
     "TextEvent",
     "TextPart",
     "Tool",
+    "ToolCallDeltaChunk",
     "ToolCallEvent",
     "ToolCallPart",
     "ToolCallRecord",
@@ -121,6 +154,7 @@ __all__ = [
     "Toolkit",
     "ToolnexusError",
     "Usage",
+    "UsageChunk",
     "UsageEvent",
     "define_tool",
     "event_from_dict",

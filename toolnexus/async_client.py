@@ -12,9 +12,10 @@ from ._io.async_stream import AsyncEventStream
 from .config import CallOptions, ClientConfig, Prompt, Style, TimeoutLike
 from .errors import ConfigurationError
 from .events import StreamEvent, TextEvent
+from .hooks import Hooks, check_hooks
 from .limits import Limits
 from .results import RunResult
-from .stores import ConversationStore, MemoryStore, check_store
+from .stores import ConversationStore, Keep, MemoryStore, check_store
 from .suspension import Answer, Request
 from .tools.toolkit import Toolkit
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from ._io.async_driver import AsyncWorld
     from ._io.launch import Call
+    from .async_conversation import AsyncConversation
 
 
 class AsyncClient:
@@ -61,6 +63,7 @@ class AsyncClient:
         request_params: Mapping[str, Any] | None = None,
         body_transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         split_think_tags: bool = False,
+        hooks: Hooks | Sequence[Hooks] | None = None,
         http_client: httpx.AsyncClient | None = None,
         limits: Limits | None = None,
     ) -> None:
@@ -90,6 +93,7 @@ class AsyncClient:
             store: Keeps conversations by id; `None` keeps them in memory.
             request_params: Members of every request body; they win, and `None` removes one.
             body_transform: Sees and may replace every request body.
+            hooks: Functions that watch or change every run; several compose in order.
             split_think_tags: Take a `<think>` block at the start of a response's text for reasoning.
             http_client: Used in place of our own connections, for proxies, certificates or recording; not closed.
             limits: Bounds on what a server or a tool may send.
@@ -130,6 +134,7 @@ class AsyncClient:
                     f"http_client: expected an httpx.AsyncClient, got {type(http_client).__name__}"
                 )
         self._http_client = http_client
+        self._hooks = check_hooks(hooks, may_await=True)
         self._world: AsyncWorld | None = None
         self._closed = False
 
@@ -180,6 +185,24 @@ class AsyncClient:
                         await shown
             return events.result
 
+    def conversation(
+        self, toolkit: Toolkit | None = None, id: str | None = None, *, keep_chunks: int | None = None
+    ) -> AsyncConversation:
+        """A conversation: a transcript that goes on from send to send, with a view on the raw stream.
+
+        Args:
+            id: Keeps the transcript in the client's store; without one it lives and dies with the object.
+            keep_chunks: How many chunks of the current send are kept for `chunks.all()`; `None` keeps all.
+        """
+        from .async_conversation import AsyncConversation
+
+        keep = Keep(MemoryStore(), "") if id is None else Keep(self._store, id)
+
+        def prepare(prompt: Prompt, options: CallOptions) -> Call:
+            return self._call(prompt, toolkit, id, options, keep=keep)
+
+        return AsyncConversation(prepare, self._drive, keep, keep_chunks)
+
     def conversation_store(self) -> ConversationStore:
         """The store in use."""
         return self._store
@@ -204,12 +227,31 @@ class AsyncClient:
     def _events(
         self, prompt: Prompt, toolkit: Toolkit | None, id: str | None, options: CallOptions, *, stream: bool
     ) -> AsyncEventStream:
+        return AsyncEventStream(self._drive(self._call(prompt, toolkit, id, options, stream=stream)))
+
+    def _call(
+        self,
+        prompt: Prompt,
+        toolkit: Toolkit | None,
+        id: str | None,
+        options: CallOptions,
+        *,
+        stream: bool = True,
+        keep: Keep | None = None,
+    ) -> Call:
         from ._io.launch import Call
 
-        call = Call.create(
-            self._config, prompt, toolkit, id, options, stream=stream, can_wait=self._wait_for is not None
+        return Call.create(
+            self._config,
+            prompt,
+            toolkit,
+            id,
+            options,
+            stream=stream,
+            can_wait=self._wait_for is not None,
+            hooks=self._hooks,
+            keep=Keep(self._store, id) if keep is None and id is not None else keep,
         )
-        return AsyncEventStream(self._drive(call))
 
     async def _drive(self, call: Call) -> AsyncGenerator[Sequence[StreamEvent], None]:
         from ._io.async_driver import drive
@@ -238,7 +280,6 @@ class AsyncClient:
                 AsyncTransport(self._config, self._http_client),
                 AsyncTools(self._config.limits),
                 Runs(),
-                self._store,
                 self._wait_for,
             )
         return self._world

@@ -65,6 +65,21 @@ class ToolCallRecord:
     """Seconds the tool ran; 0 for a call that was not run."""
 
 
+@dataclass(frozen=True, slots=True)
+class StreamSummary:
+    """One model response, added up; also of one that was cut off."""
+
+    content: str
+    reasoning: str
+    tool_call_count: int
+    """Calls in the response, whether they ran or not."""
+    finish_reason: str | None
+    usage: Usage | None
+    """Of this response alone; `None` if it reported none."""
+    timestamp: float
+    """Unix seconds when the response ended."""
+
+
 class RunResult(BaseModel):
     """The outcome of a run; `model_dump_json` and `model_validate_json` make a round trip."""
 
@@ -94,6 +109,8 @@ class RunResult(BaseModel):
     provider's own word, or `None` when it gave none."""
     requests: list[Request] = []
     """The open requests of a `"pending"` run, in call order."""
+    summaries: list[StreamSummary] = []
+    """One for each model response of this run."""
     id: str | None = None
     """The conversation id."""
     request_ids: list[str] = []

@@ -49,11 +49,16 @@ class RetryPolicy:
         doublings = min(attempt - 1, 60)  # a float ends at 2 ** 1023
         return min(self.base * 2.0**doublings, _MAX_BACKOFF_S) * (0.5 + self.jitter() / 2)
 
-    def tenacity(self, remaining: Callable[[], float]) -> dict[str, Any]:  # Any: arguments of tenacity's two classes
+    def tenacity(
+        self,
+        remaining: Callable[[], float],
+        retry_seen: Callable[[int, float, BaseException | None], object] = lambda attempt, wait, error: None,
+    ) -> dict[str, Any]:  # Any: arguments of tenacity's two classes
         """The rules as arguments of `tenacity.Retrying` and `tenacity.AsyncRetrying`.
 
         Args:
             remaining: Seconds left of the run's deadline; a wait that does not fit into it is not begun.
+            retry_seen: Told of each retry before its wait: the tries so far, the seconds, the error.
         """
         import tenacity
 
@@ -68,12 +73,16 @@ class RetryPolicy:
                 or (_asked_to_wait(_error(state)) and asked > self.max_retry_after)
             )
 
+        def before_sleep(state: RetryCallState) -> None:
+            retry_seen(state.attempt_number, state.upcoming_sleep, _error(state))
+
         return {
             # Never a predicate that accepts everything: it would swallow a cancel.
             "retry": tenacity.retry_if_exception_type((APIStatusError, APIConnectionError))
             & tenacity.retry_if_exception(self.is_retryable),
             "wait": wait,
             "stop": stop,
+            "before_sleep": before_sleep,
             "reraise": True,
         }
 

@@ -13,9 +13,10 @@ from ._io.sync_stream import EventStream
 from .config import CallOptions, ClientConfig, Prompt, Style, TimeoutLike
 from .errors import ConfigurationError
 from .events import StreamEvent, TextEvent
+from .hooks import Hooks, check_hooks
 from .limits import Limits
 from .results import RunResult
-from .stores import ConversationStore, MemoryStore, check_store
+from .stores import ConversationStore, Keep, MemoryStore, check_store
 from .suspension import Answer, Request
 from .tools.toolkit import Toolkit
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from ._io.launch import Call
     from ._io.sync_driver import SyncWorld
+    from .sync_conversation import Conversation
 
 
 class SyncClient:
@@ -59,6 +61,7 @@ class SyncClient:
         request_params: Mapping[str, Any] | None = None,
         body_transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         split_think_tags: bool = False,
+        hooks: Hooks | Sequence[Hooks] | None = None,
         http_client: httpx.Client | None = None,
         limits: Limits | None = None,
     ) -> None:
@@ -88,6 +91,7 @@ class SyncClient:
             store: Keeps conversations by id; `None` keeps them in memory.
             request_params: Members of every request body; they win, and `None` removes one.
             body_transform: Sees and may replace every request body.
+            hooks: Functions that watch or change every run; several compose in order.
             split_think_tags: Take a `<think>` block at the start of a response's text for reasoning.
             http_client: Used in place of our own connections, for proxies, certificates or recording; not closed.
             limits: Bounds on what a server or a tool may send.
@@ -126,6 +130,7 @@ class SyncClient:
             if not isinstance(http_client, httpx.Client):
                 raise ConfigurationError(f"http_client: expected an httpx.Client, got {type(http_client).__name__}")
         self._http_client = http_client
+        self._hooks = check_hooks(hooks, may_await=False)
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._world: SyncWorld | None = None
@@ -190,6 +195,24 @@ class SyncClient:
         show = _sync_only("on_text", on_text)
         return self.stream(prompt, toolkit, lambda e: show(e.delta) if type(e) is TextEvent else None, id, **options)
 
+    def conversation(
+        self, toolkit: Toolkit | None = None, id: str | None = None, *, keep_chunks: int | None = None
+    ) -> Conversation:
+        """A conversation: a transcript that goes on from send to send, with a view on the raw stream.
+
+        Args:
+            id: Keeps the transcript in the client's store; without one it lives and dies with the object.
+            keep_chunks: How many chunks of the current send are kept for `chunks.all()`; `None` keeps all.
+        """
+        from .sync_conversation import Conversation
+
+        keep = Keep(MemoryStore(), "") if id is None else Keep(self._store, id)
+
+        def prepare(prompt: Prompt, options: CallOptions) -> Call:
+            return self._call(prompt, toolkit, id, options, keep=keep)
+
+        return Conversation(prepare, self._drive, keep, keep_chunks)
+
     def conversation_store(self) -> ConversationStore:
         """The store in use."""
         return self._store
@@ -215,12 +238,31 @@ class SyncClient:
     def _events(
         self, prompt: Prompt, toolkit: Toolkit | None, id: str | None, options: CallOptions, *, stream: bool
     ) -> EventStream:
+        return EventStream(self._drive(self._call(prompt, toolkit, id, options, stream=stream)))
+
+    def _call(
+        self,
+        prompt: Prompt,
+        toolkit: Toolkit | None,
+        id: str | None,
+        options: CallOptions,
+        *,
+        stream: bool = True,
+        keep: Keep | None = None,
+    ) -> Call:
         from ._io.launch import Call
 
-        call = Call.create(
-            self._config, prompt, toolkit, id, options, stream=stream, can_wait=self._wait_for is not None
+        return Call.create(
+            self._config,
+            prompt,
+            toolkit,
+            id,
+            options,
+            stream=stream,
+            can_wait=self._wait_for is not None,
+            hooks=self._hooks,
+            keep=Keep(self._store, id) if keep is None and id is not None else keep,
         )
-        return EventStream(self._drive(call))
 
     def _drive(self, call: Call) -> Generator[Sequence[StreamEvent], None, None]:
         from ._io.sync_driver import drive
@@ -250,7 +292,6 @@ class SyncClient:
                     SyncTransport(self._config, self._http_client),
                     SyncTools(self._config.limits),
                     Runs(),
-                    self._store,
                     self._wait_for,
                 )
             return self._world

@@ -292,6 +292,8 @@ def comparable(result: RunResult) -> dict[str, Any]:
     data = result.model_dump(mode="json")
     for record in data["tool_calls"]:
         record.pop("duration")
+    for summary in data["summaries"]:
+        assert summary.pop("timestamp") > 0
     return data
 
 

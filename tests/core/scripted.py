@@ -73,14 +73,14 @@ def sse(*payloads: Any) -> bytes:
 
 
 def feed(run: AgentRun, *pieces: bytes, status: int = 200, now: float = 0.0, **headers: str) -> list[StreamEvent]:
-    """A whole reply, read in these pieces."""
+    """A whole reply, read in these pieces, all at `now`."""
     run.response_opened(status, {name.replace("_", "-"): value for name, value in headers.items()}, now)
     events: list[StreamEvent] = []
     for piece in pieces:
         if not run.wants_bytes:
             break
-        events += run.receive(piece)
-    events += run.response_ended()
+        events += run.receive(piece, now)
+    events += run.response_ended(now)
     return events
 
 

@@ -86,7 +86,7 @@ def test_a_call_is_told_run_and_answered_before_the_model_is_asked_again() -> No
     assert isinstance(command, RunTools)
     (call,) = command.calls
     assert (call.slot, call.id, call.tool, call.args, call.turn) == (0, "c1", LOOK, {"n": 1}, 1)
-    assert (call.answer, call.approved) == (None, False)
+    assert (call.answer, call.passed) == (None, frozenset())
     outcome = ToolOutcome(0, ToolResult("rain", metadata={"m": 1}), duration=0.5)
     assert run.tool_finished(outcome) == [ToolResultEvent("c1", "look", "rain")]
     second = run.next_command()
@@ -529,32 +529,32 @@ def test_a_suspended_call_does_not_hold_back_one_that_wants_to_be_alone() -> Non
 def test_an_approval_lets_the_call_run_and_does_not_reach_the_tool() -> None:
     run = make_run(LOOK, can_wait=True)
     answer(run, ONE_CALL)
-    settle(run, asking("ok?"), asks_approval=True)
+    settle(run, asking("ok?"), gate="approval")
     run.answer_received(Answer("ok?"), 0.0)
     command = run.next_command()
     assert isinstance(command, RunTools)
-    assert (command.calls[0].approved, command.calls[0].answer) == (True, None)
+    assert ("approval" in command.calls[0].passed, command.calls[0].answer) == (True, None)
     settle(run, asking("r1"))  # a question of the tool's own
     run.answer_received(Answer("r1"), 0.0)
     command = run.next_command()
     assert isinstance(command, RunTools)
-    assert (command.calls[0].approved, command.calls[0].answer) == (True, Answer("r1"))
+    assert ("approval" in command.calls[0].passed, command.calls[0].answer) == (True, Answer("r1"))
 
 
 def test_an_answer_is_used_once_even_where_an_approval_follows_it() -> None:
     run = suspended("r1")
     run.answer_received(Answer("r1"), 0.0)
-    settle(run, asking("ok?"), asks_approval=True)
+    settle(run, asking("ok?"), gate="approval")
     run.answer_received(Answer("ok?"), 0.0)
     command = run.next_command()
     assert isinstance(command, RunTools)
-    assert (command.calls[0].approved, command.calls[0].answer) == (True, None)
+    assert ("approval" in command.calls[0].passed, command.calls[0].answer) == (True, None)
 
 
 def test_a_call_that_is_not_approved_does_not_run() -> None:
     run = make_run(LOOK, can_wait=True)
     answer(run, ONE_CALL)
-    settle(run, asking("ok?"), asks_approval=True)
+    settle(run, asking("ok?"), gate="approval")
     (event,) = run.answer_received(Answer("ok?", ok=False, reason="no"), 0.0)
     assert isinstance(event, ToolResultEvent)
     assert event.output == "The call did not go on: declined: no."

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -57,6 +57,18 @@ def test_text_and_arguments_come_in_pieces_and_usage_to_those_who_ask():
         assert (calls[0]["function"]["name"], "id" in calls[1]) == ("add", False)
         assert chunks[-1]["usage"] == {"prompt_tokens": 12, "completion_tokens": 8, "total_tokens": 20}
         assert all("usage" not in chunk for chunk in events(post(server, stream=True)))
+
+
+@pytest.mark.parametrize("style", ["openai", "anthropic"])
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_reply_may_be_thought_about_before(style: Literal["openai", "anthropic"], streamed: bool):
+    with (
+        ScriptedServer([Reply("It is 42.", reasoning="Six times seven.")]) as server,
+        SyncClient(base_url=server.base_url, model="scripted", style=style) as client,
+    ):
+        result = client.stream("6 times 7?") if streamed else client.run("6 times 7?")
+    (summary,) = result.summaries
+    assert (summary.reasoning, summary.content, result.text) == ("Six times seven.", "It is 42.", "It is 42.")
 
 
 def test_the_same_script_speaks_anthropic_style():

@@ -3,38 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, assert_never, assert_type
 
 import httpx
 
 from toolnexus import (
+    AfterLLM,
+    AfterTool,
     Answer,
     AsyncClient,
+    AsyncConversation,
     AsyncEventStream,
+    BeforeLLM,
+    BeforeTool,
     Cancel,
+    Chunk,
+    ChunkStream,
+    ChunkType,
+    ContentChunk,
+    Conversation,
     ConversationStore,
     DoneEvent,
     EventStream,
+    FinishChunk,
+    Hook,
+    Hooks,
     ImagePart,
     Limits,
     MemoryStore,
     Message,
     Pending,
     PendingEvent,
+    ReasoningChunk,
     ReasoningEvent,
     Request,
+    RetryInfo,
     RunResult,
     StreamEvent,
+    StreamSummary,
     SyncClient,
     TextEvent,
     TextPart,
     Tool,
+    ToolCallDeltaChunk,
     ToolCallEvent,
     ToolContext,
     Toolkit,
     ToolResult,
     ToolResultEvent,
     Usage,
+    UsageChunk,
     UsageEvent,
     define_tool,
     pending,
@@ -206,6 +225,146 @@ async def async_code() -> None:
         assert_type(await client.run("Hi?", toolkit), RunResult)
         assert_type(await client.ask("Hi?", id="talk", on_text=show), RunResult)
         assert_type(await client.ask("Hi?", on_text=print), RunResult)
+
+
+# -- conversations and their raw stream
+
+
+def see_content(chunk: ContentChunk) -> None: ...
+
+
+def see_both(chunk: ContentChunk | ReasoningChunk) -> int:
+    return len(chunk.text)
+
+
+def see_all(chunk: Chunk) -> None: ...
+
+
+def see_anything(value: object) -> None: ...
+
+
+async def see_later(chunk: FinishChunk) -> None: ...
+
+
+def by_chunk(chunk: Chunk) -> str | None:
+    match chunk:
+        case ContentChunk(text=text) | ReasoningChunk(text=text):
+            return text
+        case ToolCallDeltaChunk(text, index, id, name):
+            return f"{id} {name} {index} {text}"
+        case UsageChunk(usage):
+            return str(usage.total_tokens)
+        case FinishChunk(reason, artificial):
+            return None if artificial else reason
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def by_chunk_type(chunk: Chunk) -> None:
+    if chunk.type == "usage":
+        assert_type(chunk, UsageChunk)
+    elif chunk.type == "content":
+        assert_type(chunk.text, str)
+    assert_type((chunk.seq, chunk.batch, chunk.round, chunk.timestamp), tuple[int, int, int, float])
+
+
+def watch(chunks: ChunkStream) -> None:
+    assert_type(chunks.hook(ChunkType.CONTENT).do(see_content), Hook)
+    chunks.hook(ChunkType.CONTENT).do(lambda chunk: chunk.text.upper())
+    chunks.hook(ChunkType.REASONING).do(lambda chunk: chunk.text.upper())
+    chunks.hook(ChunkType.TOOL_CALL_DELTA).do(lambda chunk: chunk.name + chunk.id)
+    chunks.hook(ChunkType.USAGE).do(lambda chunk: chunk.usage.total_tokens)
+    chunks.hook(ChunkType.FINISH).do(lambda chunk: chunk.finish_reason)
+    chunks.hook(ChunkType.FINISH).do(see_later)
+    chunks.hook(ChunkType.CONTENT).do(see_both)
+    chunks.hook(ChunkType.CONTENT).do(see_all)
+    chunks.hook(ChunkType.CONTENT).do(see_anything)
+    chunks.hook(ChunkType.CONTENT, ChunkType.REASONING).do(see_both)
+    chunks.hook(ChunkType.CONTENT, ChunkType.REASONING).do(lambda chunk: chunk.text.upper())
+    chunks.hook(ChunkType.CONTENT, ChunkType.REASONING, ChunkType.FINISH).do(see_all)
+    chunks.hook(ChunkType.CONTENT, ChunkType.REASONING, ChunkType.FINISH, ChunkType.USAGE).do(lambda chunk: chunk.seq)
+    chunks.hook().do(see_all)
+    chunks.hook().do(lambda chunk: chunk.batch)
+
+    @chunks.hook(ChunkType.USAGE)
+    def see_usage(chunk: UsageChunk) -> int | None:
+        return chunk.usage.total_tokens
+
+    @chunks.hook()
+    def see(chunk: Chunk) -> None: ...
+
+    assert_type(chunks.all(), list[Chunk])
+    assert_type(chunks.finish_reason(), str | None)
+    assert_type(chunks.summary(), list[StreamSummary])
+    assert_type(chunks.summary()[-1].usage, Usage | None)
+    chunks.clear_summaries()
+    chunks.clear()
+
+
+def sync_conversation(client: SyncClient, on_event: Callable[[StreamEvent], None]) -> None:
+    chat = client.conversation(toolkit, id="talk", keep_chunks=100)
+    assert_type(chat, Conversation)
+    assert_type(chat.chunks, ChunkStream)
+    assert_type(chat.send("Hi?", deadline=5), RunResult)
+    assert_type(chat.stream("Hi?", on_event), RunResult)
+    assert_type(chat.iter_events("Hi?"), EventStream)
+    assert_type(chat.messages, list[Message])
+    assert_type(chat.on_message(lambda message: message.text.upper()), Hook)
+    chat.interrupt()
+    chat.reset()
+    chat.clear()
+
+
+async def async_conversation(client: AsyncClient) -> None:
+    chat = client.conversation(toolkit, "talk")
+    assert_type(chat, AsyncConversation)
+    assert_type(await chat.send("Hi?"), RunResult)
+    async with chat.stream("Hi?") as events:
+        async for event in events:
+            assert_type(event, StreamEvent)
+    assert_type(chat.messages, list[Message])
+    await chat.reset()
+    await chat.clear()
+
+
+# -- hooks
+
+
+def shorten(given: BeforeLLM) -> BeforeLLM:
+    return replace(given, messages=given.messages[-2:], tools=given.tools[:1])
+
+
+def guard(given: BeforeTool) -> dict[str, Any] | ToolResult | Pending | None:
+    return ToolResult("no", is_error=True) if given.name == "sign" else given.args if given.turn else None
+
+
+async def guard_later(given: BeforeTool) -> ToolResult | None:
+    return None
+
+
+def redact(given: AfterTool) -> ToolResult | None:
+    return replace(given.result, output="") if given.args else None
+
+
+def see_response(given: AfterLLM) -> None:
+    assert_type(given.usage, Usage | None)
+
+
+def see_retry(info: RetryInfo) -> None:
+    assert_type(info.wait, float)
+
+
+everything = Hooks(
+    before_llm=shorten,
+    after_llm=see_response,
+    before_tool=guard,
+    after_tool=redact,
+    on_chunk=see_all,
+    on_message=lambda message: message.text,
+    on_retry=see_retry,
+)
+SyncClient(model="m", hooks=everything)
+AsyncClient(model="m", hooks=[everything, Hooks(before_tool=guard_later)])
 
 
 # -- results

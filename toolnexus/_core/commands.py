@@ -14,6 +14,9 @@ from ..messages import Message
 from ..suspension import Answer, Pending, Request
 from ..tool import Tool, ToolResult
 
+Gate = str
+"""What may stand in front of a tool: `"approval"` is the tool's own demand, `"hook 0"` a question of the first hook."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
@@ -64,8 +67,8 @@ class ToolCall:
     turn: int
     call_key: str
     answer: Answer | None = None
-    approved: bool = False
-    """Whether a human has agreed to this call already."""
+    passed: frozenset[Gate] = frozenset()
+    """Gates that an answer has opened for this call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,8 @@ class ToolOutcome:
     slot: int
     value: ToolResult | Pending
     duration: float = 0.0
-    asks_approval: bool = False
-    """`value` asks for approval on behalf of the tool, which has not run."""
+    gate: Gate | None = None
+    """Who suspended the call in front of the tool, which has not run; `None` if it was the tool itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,7 @@ class Reply:
         if error is not None:
             error.status_code, error.request_id = self.status, self.request_id
             raise error
+        self._turn.log = None  # nothing was streamed, so there are no chunks
         self._reader.reply_received(payload)
 
     def _status_error(self) -> APIStatusError:

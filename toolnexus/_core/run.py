@@ -25,13 +25,15 @@ from ..errors import ToolnexusError
 from ..events import DoneEvent, PendingEvent, StreamEvent, ToolCallEvent, ToolResultEvent, UsageEvent
 from ..limits import Limits
 from ..messages import Message, ToolCallPart
-from ..results import Limit, RunResult, Status, ToolCallRecord, Usage
+from ..results import Limit, RunResult, Status, StreamSummary, ToolCallRecord, Usage
 from ..suspension import Answer, Pending, Request, RequestCall
 from ..tool import Tool, ToolResult
+from .chunk_log import ChunkLog, News
 from .commands import (
     Checkpoint,
     Command,
     Finish,
+    Gate,
     ModelOptions,
     ModelRequest,
     RunTools,
@@ -72,6 +74,10 @@ class RunSetup:
     """Whether the transcript is kept somewhere, so that checkpoints make sense."""
     can_wait: bool = False
     """Whether somebody here can answer a suspended call."""
+    observed: bool = False
+    """Whether anybody takes the news: chunks, summaries, messages."""
+    batch: int = 1
+    """The number of this send in its conversation."""
 
 
 C = TypeVar("C", SendRequest, RunTools, WaitFor, Checkpoint, Finish)
@@ -95,8 +101,9 @@ class _Call:
     request: Request | None = None
     """Its open question."""
     answer: Answer | None = None
-    approved: bool = False
-    asks_approval: bool = False
+    passed: frozenset[Gate] = frozenset()
+    gate: Gate | None = None
+    """Who asked the open question, if it was not the tool."""
     asked: set[str] = field(default_factory=set)
     """Ids of all its requests so far."""
     duration: float = 0.0
@@ -107,11 +114,15 @@ class AgentRun:
 
     def __init__(self, setup: RunSetup) -> None:
         self._setup = setup
+        self.observed = setup.observed
+        """Whether there may be news to take."""
         self._tools = {tool.name: tool for tool in setup.tools}
         self._messages = list(setup.messages)
         self._records: list[ToolCallRecord] = []
         self._request_ids: list[str] = []
         self._usage = Usage()
+        self.last_response: tuple[Message, Usage | None] | None = None
+        """The latest complete response and its own usage, for those who watch responses."""
         self._turns = 0
         self._text = ""
         self._finish_reason: str | None = None
@@ -119,6 +130,10 @@ class AgentRun:
         self._limit: Limit | None = None
         self._stage = _Stage.ASK
         self._unsaved = False
+        self._summaries: list[StreamSummary] = []
+        self._log = ChunkLog(setup.batch) if setup.observed else None
+        if self._log is not None and setup.messages:
+            self._log.news.append(setup.messages[-1])  # the prompt
         # the response that is being read
         self._turn: Turn | None = None
         self._reply: Reply | None = None
@@ -170,7 +185,7 @@ class AgentRun:
             turn=self._turns,
             call_key=call.key,
             answer=call.answer,
-            approved=call.approved,
+            passed=call.passed,
         )
 
     # -- facts in: the model's response
@@ -183,7 +198,13 @@ class AgentRun:
             now: Unix seconds, for a `Retry-After` that is a date.
         """
         self._expect(SendRequest, "response_opened")
-        self._turn = Turn(self._setup.limits, split_think_tags=self._setup.split_think_tags)
+        if self._log is not None:
+            self._log.round = self._turns + 1
+        self._turn = Turn(
+            self._setup.limits,
+            split_think_tags=self._setup.split_think_tags,
+            log=self._log if self._setup.stream else None,
+        )
         self._failure = None
         reader = self._setup.wire.reader(self._turn)
         self._reply = Reply(status, headers, now, reader, self._turn, self._setup.limits)
@@ -208,13 +229,19 @@ class AgentRun:
         """Whether anything of this response was shown, so that asking for it again would show it twice."""
         return self._turn is not None and self._turn.shown
 
-    def receive(self, data: bytes) -> Sequence[StreamEvent]:
-        """Read body bytes, cut anywhere.
+    def take_news(self) -> Sequence[News]:
+        """What observers are to see: chunks, summaries and messages since the last call, in order."""
+        return self._log.take() if self._log is not None else ()
+
+    def receive(self, data: bytes, now: float = 0.0) -> Sequence[StreamEvent]:
+        """Read body bytes, cut anywhere, at `now` in Unix seconds.
 
         Returns:
             What they tell. What goes wrong behind it is raised by the next call, so that nothing said is lost.
         """
         turn, reply = self._open_turn()
+        if self._log is not None:
+            self._log.now = now
         if self._failure is None:
             try:
                 reply.receive(data)
@@ -227,7 +254,7 @@ class AgentRun:
         turn.shown = turn.shown or bool(events)
         return events
 
-    def response_failed(self, error: ToolnexusError) -> Sequence[StreamEvent]:
+    def response_failed(self, error: ToolnexusError, now: float = 0.0) -> Sequence[StreamEvent]:
         """Reading broke off: an end like any other if the answer was complete or there is none, else `error` is raised.
 
         An error status is an answer enough; a 401 is not tried again because its body was cut.
@@ -235,10 +262,10 @@ class AgentRun:
         turn, reply = self._open_turn()
         if not (turn.complete or reply.is_error):
             raise self._failure or error
-        return self.response_ended()
+        return self.response_ended(now)
 
-    def response_ended(self) -> Sequence[StreamEvent]:
-        """The body is over, or of no more use.
+    def response_ended(self, now: float = 0.0) -> Sequence[StreamEvent]:
+        """The body is over, or of no more use, at `now` in Unix seconds.
 
         Returns:
             The rest of what it tells, and the calls that the model asks for.
@@ -259,7 +286,7 @@ class AgentRun:
         if reply.request_id:
             self._request_ids.append(reply.request_id)
         events = turn.events
-        self._turn_completed(turn, events)
+        self._turn_completed(turn, events, now)
         return events
 
     def _open_turn(self) -> tuple[Turn, Reply]:
@@ -267,17 +294,20 @@ class AgentRun:
             raise RuntimeError("no response is open; report response_opened first")
         return self._turn, self._reply
 
-    def _turn_completed(self, turn: Turn, events: list[StreamEvent]) -> None:
+    def _turn_completed(self, turn: Turn, events: list[StreamEvent], now: float) -> None:
         self._turns += 1
         self._text = turn.text
         self._finish_reason = turn.finish_reason
+        self._close_round(turn, turn.finish_reason, now)
         if turn.usage is not None:
             self._usage += turn.usage
             events.append(UsageEvent(self._usage))
         position = len(self._messages)
         message = Message("assistant", turn.parts(self._setup.origin, f"{self._setup.nonce}{self._turns}x"))
+        self.last_response = (message, turn.usage)
         if message.parts:
             self._messages.append(message)
+            self._tell(message)
         owner = self._setup.conversation_id or self._setup.nonce
         self._calls = [
             _Call(slot, part, self._tools.get(part.name), f"{owner}/{position}/{slot}")
@@ -293,6 +323,29 @@ class AgentRun:
                 self._settle(call, ToolResult(refusal, is_error=True), events)
         self._stage = _Stage.ACT
         self._go_on()
+
+    def _close_round(self, turn: Turn | None, reason: str | None, now: float) -> None:
+        """A response is over, one way or another: its usage, its finish, its summary, in this order."""
+        log = turn.log if turn is not None else self._log if self._setup.stream else None
+        if log is not None:
+            log.now = now
+            if turn is not None and turn.usage is not None:
+                log.usage(turn.usage)
+            log.finish(reason, artificial=turn is None or reason != turn.finish_reason or reason is None)
+        summary = StreamSummary(
+            content=turn.text if turn is not None else "",
+            reasoning=turn.reasoning if turn is not None else "",
+            tool_call_count=turn.call_count if turn is not None else 0,
+            finish_reason=reason,
+            usage=turn.usage if turn is not None else None,
+            timestamp=now,
+        )
+        self._summaries.append(summary)
+        self._tell(summary)
+
+    def _tell(self, item: News) -> None:
+        if self._log is not None:
+            self._log.news.append(item)
 
     def _refusal(self, call: _Call, finish_reason: str | None) -> str | None:
         """Why a call must not run, said to the model; `None` if it may."""
@@ -318,7 +371,7 @@ class AgentRun:
         call.answer = None
         events: list[StreamEvent] = []
         if isinstance(outcome.value, Pending):
-            self._suspend(call, outcome.value, outcome.asks_approval, events)
+            self._suspend(call, outcome.value, outcome.gate, events)
         else:
             self._settle(call, outcome.value, events)
         if not self._running:
@@ -337,8 +390,8 @@ class AgentRun:
         if not answer.ok:
             return self.answer_failed(f"declined{f': {answer.reason}' if answer.reason else ''}")
         call.request = None
-        if call.asks_approval:
-            call.approved = True
+        if call.gate is not None:
+            call.passed |= {call.gate}
         else:
             call.answer = answer
         self._go_on()
@@ -357,7 +410,7 @@ class AgentRun:
         self._expect(Checkpoint, "saved")
         self._unsaved = False
 
-    def _suspend(self, call: _Call, value: Pending, asks_approval: bool, events: list[StreamEvent]) -> None:
+    def _suspend(self, call: _Call, value: Pending, gate: Gate | None, events: list[StreamEvent]) -> None:
         id = value.id or f"{call.key}/{len(call.asked)}"
         if id in call.asked:
             self._settle(call, ToolResult(f"The tool asked again for request {id!r}.", is_error=True), events)
@@ -367,7 +420,7 @@ class AgentRun:
             self._settle(call, ToolResult(text, is_error=True), events)
             return
         call.asked.add(id)
-        call.asks_approval = asks_approval
+        call.gate = gate
         call.request = Request(
             id=id,
             kind=value.kind,
@@ -416,10 +469,7 @@ class AgentRun:
     def _conclude(self) -> None:
         """The turn is over, every call has its result: they join the transcript, and the model is asked again."""
         goes_on = bool(self._calls) or self._finish_reason == PAUSE_REASON
-        messages = self.messages
-        self._records += self._call_records()
-        self._calls = []
-        self._messages = messages
+        self._join_results()
         if self._finish_reason == "length":
             self._end("incomplete", "max_tokens")
         elif not goes_on or self._finish_reason in CUT_REASONS:
@@ -428,6 +478,14 @@ class AgentRun:
             self._end("incomplete", "max_turns")
         else:
             self._stage = _Stage.ASK
+
+    def _join_results(self) -> None:
+        """The results of the turn become part of the transcript."""
+        messages = self.messages
+        for message in messages[len(self._messages) :]:
+            self._tell(message)
+        self._records += self._call_records()
+        self._calls, self._messages = [], messages
 
     def _end(self, status: Status, limit: Limit | None = None) -> None:
         self._status, self._limit, self._stage = status, limit, _Stage.END
@@ -470,12 +528,13 @@ class AgentRun:
             limit=self._limit,
             finish_reason=self._finish_reason,
             requests=self._open_requests(),
+            summaries=list(self._summaries),
             id=self._setup.conversation_id,
             request_ids=list(self._request_ids),
         )
 
-    def abandon(self, *, aborted: bool = False) -> RunResult:
-        """End the run where it stands, after an error or a cancel.
+    def abandon(self, *, aborted: bool = False, now: float = 0.0) -> RunResult:
+        """End the run where it stands, after an error or a cancel, at `now` in Unix seconds.
 
         A half response is not part of the transcript; calls without a result get an explicit one, so that the
         conversation can go on.
@@ -488,14 +547,20 @@ class AgentRun:
                 result = closing_result(replace(call.part, request=call.request))
                 call.result = ToolResult(result.output, is_error=True)
                 call.request = None
-        messages = self.messages
-        self._records += self._call_records()
-        self._calls, self._batch, self._messages = [], [], messages
-        if self._turn is not None:
-            self._text, self._finish_reason = self._turn.text, self._turn.finish_reason
-            self._turn = self._reply = None
+        self._join_results()
+        self._batch = []
+        turn, self._turn, self._reply = self._turn, None, None
+        if turn is not None:
+            self._text, self._finish_reason = turn.text, turn.finish_reason
         if aborted:
             self._finish_reason = "aborted"
+        if self._stage is _Stage.ASK and (aborted or (turn is not None and turn.drafts)):
+            if self._log is not None:
+                self._log.round = self._turns + 1  # nothing of the response may have come yet
+            self._close_round(turn, "aborted" if aborted else self._finish_reason, now)
+        elif self._stage is _Stage.ACT and aborted and self._log is not None and self._setup.stream:
+            self._log.now = now
+            self._log.finish("aborted", artificial=True)  # the response itself has its finish and its summary
         self._end("error")
         return self.result()
 

@@ -15,6 +15,7 @@ from ..events import ReasoningEvent, StreamEvent, TextEvent
 from ..limits import Limits
 from ..messages import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
 from ..results import Usage
+from .chunk_log import ChunkLog
 from .payload import UnreadableArguments, clean, parse_arguments, well_formed
 from .think_tags import ThinkTags
 
@@ -68,6 +69,8 @@ class ReasoningDraft:
 
 @dataclass(slots=True, eq=False)
 class CallDraft:
+    index: int = 0
+    """Its place among the calls that the response began, dropped ones too, so that no two share it."""
     id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
@@ -112,7 +115,7 @@ D = TypeVar("D", TextDraft, ReasoningDraft, CallDraft, OpaqueDraft)
 class Turn:
     """A response in the making."""
 
-    def __init__(self, limits: Limits, *, split_think_tags: bool = False) -> None:
+    def __init__(self, limits: Limits, *, split_think_tags: bool = False, log: ChunkLog | None = None) -> None:
         self.events: list[StreamEvent] = []
         """What the user is to see next; whoever takes them empties the list."""
         self.shown = False
@@ -124,6 +127,8 @@ class Turn:
         """The protocol says that nothing of the answer is missing."""
         self.ended = False
         """The protocol's own end mark came: nothing after it counts."""
+        self.log = log
+        """Told of each piece, where somebody observes them."""
         self._limits = limits
         self._calls = 0
         self._half: tuple[TextDraft | ReasoningDraft, str] | None = None  # half of a surrogate pair, held back
@@ -155,6 +160,8 @@ class Turn:
         if delta:
             draft.text.append(delta)
             self.events.append(TextEvent(delta))
+            if self.log is not None:
+                self.log.content(delta)
 
     def reasoning_received(self, delta: str, draft: ReasoningDraft | None = None) -> ReasoningDraft:
         """Thinking; it goes on with `draft`, or with the last block if that is thinking."""
@@ -166,6 +173,8 @@ class Turn:
         if delta:
             draft.text.append(delta)
             self.events.append(ReasoningEvent(delta))
+            if self.log is not None:
+                self.log.reasoning(delta)
         return draft
 
     def call_opened(self) -> CallDraft:
@@ -175,7 +184,7 @@ class Turn:
             raise ProtocolError(
                 f"more than {self._limits.tool_calls_per_turn} tool calls in one response (Limits.tool_calls_per_turn)"
             )
-        return self._open(CallDraft())
+        return self._open(CallDraft(index=self._calls - 1))
 
     def arguments_received(self, draft: CallDraft, piece: str) -> None:
         """The next piece of a call's argument text."""
@@ -186,6 +195,8 @@ class Turn:
                 "(Limits.tool_args_bytes)"
             )
         draft.pieces.append(piece)
+        if self.log is not None and piece:
+            self.log.tool_call_delta(well_formed(piece), draft.index, well_formed(draft.id), well_formed(draft.name))
 
     def block_received(self, data: dict[str, Any]) -> OpaqueDraft:
         """A block that only its provider understands."""
@@ -227,6 +238,16 @@ class Turn:
         """The answer's text so far."""
         return "".join(str(draft.text) for draft in self.drafts if isinstance(draft, TextDraft))
 
+    @property
+    def call_count(self) -> int:
+        """How many calls the response holds so far."""
+        return sum(isinstance(draft, CallDraft) for draft in self.drafts)
+
+    @property
+    def reasoning(self) -> str:
+        """The thinking so far."""
+        return "".join(str(draft.text) for draft in self.drafts if isinstance(draft, ReasoningDraft))
+
     def closed(self) -> None:
         """No more bytes will come: what was held back is let go."""
         if self._tags is not None:
@@ -243,9 +264,10 @@ class Turn:
         if self._half:
             draft, _ = self._half
             self._half = None
-            event = TextEvent("\ufffd") if isinstance(draft, TextDraft) else ReasoningEvent("\ufffd")
-            draft.text.append(event.delta)
-            self.events.append(event)
+            if isinstance(draft, TextDraft):
+                self.text_received("\ufffd", draft)
+            else:
+                self.reasoning_received("\ufffd", draft)
 
     def parts(self, origin: str, nonce: str) -> tuple[Part, ...]:
         """The response as parts of a message, empty ones left out.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import math
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from ..cancel import Cancel
+from ..hooks import log_failure
 from .bounds import Bounds
 
 T = TypeVar("T")
@@ -79,3 +81,17 @@ def _forget(task: asyncio.Future[Any]) -> None:
     _left.discard(task)
     if not task.cancelled():
         task.exception()  # looked at, so that asyncio does not report it as lost
+
+
+async def observed(awaitable: Awaitable[object]) -> None:
+    """Await what an async observer returned; its failure is logged, and nobody's affair."""
+    try:
+        await awaitable
+    except Exception:
+        log_failure(awaitable)
+
+
+def let_go(awaitable: Awaitable[object]) -> None:
+    """Close an observer's coroutine that was cancelled before it began, which Python would complain about."""
+    if inspect.iscoroutine(awaitable):
+        awaitable.close()

@@ -5,25 +5,27 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
-from .._core.commands import Checkpoint, Finish, RunTools, SendRequest, WaitFor
+from .._core.commands import Checkpoint, Finish, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
 from .._core.run import AgentRun
 from ..errors import APIConnectionError, ProtocolError, StoreError, ToolnexusError
 from ..events import StreamEvent
 from ..messages import Message
-from ..stores import ConversationStore, MemoryStore
+from ..stores import Keep, MemoryStore
 from ..suspension import Answer, Request
 from .async_bounds import AsyncBounds
 from .async_tools import AsyncTools
 from .async_transport import AsyncResponse, AsyncTransport
 from .bounds import Runs
+from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool
 from .launch import Call, store_errors
 
 logger = logging.getLogger("toolnexus")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,6 @@ class AsyncWorld:
     transport: AsyncTransport
     tools: AsyncTools
     runs: Runs
-    store: ConversationStore
     wait_for: Callable[[Request], Answer | Awaitable[Answer]] | None
 
 
@@ -45,11 +46,13 @@ async def drive(call: Call, world: AsyncWorld) -> AsyncGenerator[Sequence[Stream
     """
     bounds = AsyncBounds(call.cancel, call.deadline)
     run: AgentRun | None = None
+    audience = Audience(call.hooks, call.watch, world.tools.spawn)
     world.runs.enter(bounds)
     try:
         bounds.check()
-        run = call.begin(await _load(world, call.id, bounds))
-        async with aclosing(_carry_out(run, call, world, bounds)) as batches:
+        run = call.begin(await _load(world, call.keep, bounds))
+        audience.tell(run.take_news())
+        async with aclosing(_carry_out(run, call, world, bounds, audience)) as batches:
             async for events in batches:
                 if bounds.is_limited:  # the user's own code takes time, too: look after each event
                     for event in events:
@@ -59,6 +62,8 @@ async def drive(call: Call, world: AsyncWorld) -> AsyncGenerator[Sequence[Stream
                     yield events
     except BaseException as error:
         await _abandon(run, call, world, error)
+        if run is not None:
+            audience.tell(run.take_news())
         raise
     finally:
         world.runs.leave(bounds)
@@ -67,24 +72,28 @@ async def drive(call: Call, world: AsyncWorld) -> AsyncGenerator[Sequence[Stream
 
 
 async def _carry_out(
-    run: AgentRun, call: Call, world: AsyncWorld, bounds: AsyncBounds
+    run: AgentRun, call: Call, world: AsyncWorld, bounds: AsyncBounds, audience: Audience
 ) -> AsyncGenerator[Sequence[StreamEvent], None]:
     while True:
         bounds.check()
         command = run.next_command()
         match command:
             case SendRequest():
-                async with aclosing(_exchange(run, command, call, world.transport, bounds)) as batches:
+                async with aclosing(_exchange(run, command, call, world.transport, bounds, audience)) as batches:
                     async for events in batches:
                         yield events
             case RunTools(calls):
-                async with aclosing(world.tools.run(calls, bounds, call.id)) as outcomes:
+                async with aclosing(_run_tools(calls, call, world.tools, bounds)) as outcomes:
                     async for outcome in outcomes:
-                        yield run.tool_finished(outcome)
+                        events = run.tool_finished(outcome)
+                        audience.tell(run.take_news())
+                        yield events
             case WaitFor(request):
-                yield await _answer(run, request, world.wait_for, bounds)
+                events = await _answer(run, request, world.wait_for, bounds)
+                audience.tell(run.take_news())
+                yield events
             case Checkpoint(messages):
-                await _save(world, call.id, messages)
+                await _save(world, call.keep, messages)
                 run.saved()
             case Finish():
                 return
@@ -93,11 +102,12 @@ async def _carry_out(
 
 
 async def _exchange(
-    run: AgentRun, command: SendRequest, call: Call, transport: AsyncTransport, bounds: AsyncBounds
+    run: AgentRun, command: SendRequest, call: Call, transport: AsyncTransport, bounds: AsyncBounds, audience: Audience
 ) -> AsyncGenerator[Sequence[StreamEvent], None]:
     """One model response. Opening it is tried again, as long as nothing of it was shown."""
     from tenacity import AsyncRetrying
 
+    command = await _play(before_llm(command, call.hooks), bounds)
     body = call.body(run, command.request)
 
     async def open_response() -> tuple[AsyncResponse, Sequence[StreamEvent]]:
@@ -106,13 +116,16 @@ async def _exchange(
             run.response_opened(response.status, response.headers, time.time())
             events: Sequence[StreamEvent] = ()
             while run.is_reading and not events:
-                events = await _read(run, response)
+                events = await _read(run, response, audience)
         except BaseException:
             await response.aclose()
             raise
         return response, events
 
-    retrying = AsyncRetrying(**call.config.retry.tenacity(lambda: bounds.remaining), sleep=bounds.sleep)
+    retrying = AsyncRetrying(
+        **call.config.retry.tenacity(lambda: bounds.remaining, call.retry_seen(audience, command)),
+        sleep=bounds.sleep,
+    )
     response: AsyncResponse
     events: Sequence[StreamEvent]
     try:
@@ -123,20 +136,61 @@ async def _exchange(
     try:
         yield events
         while run.is_reading:
-            yield await _read(run, response)
+            yield await _read(run, response, audience)
     finally:
         await response.aclose()
+    await _play(after_llm(run, command, call.hooks), bounds)
 
 
-async def _read(run: AgentRun, response: AsyncResponse) -> Sequence[StreamEvent]:
-    """Report the next read, or the end, of a response."""
-    if not run.wants_bytes:
-        return run.response_ended()
+async def _play(steps: Generator[Step, Any, T], bounds: AsyncBounds) -> T:
+    """Call the hooks that `steps` wants called, wait for those that are async, and give its result."""
     try:
-        data = await response.read(run.patience)
-    except (APIConnectionError, ProtocolError) as error:
-        return run.response_failed(error)
-    return run.receive(data) if data else run.response_ended()
+        hook, given = next(steps)
+        while True:
+            try:
+                returned = hook(given)
+                if inspect.isawaitable(returned):
+                    returned = await bounds.wait(returned)
+            except Exception as error:
+                bounds.check()
+                hook, given = steps.throw(error)
+            else:
+                hook, given = steps.send(returned)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+async def _run_tools(
+    calls: Sequence[ToolCall], call: Call, tools: AsyncTools, bounds: AsyncBounds
+) -> AsyncGenerator[ToolOutcome, None]:
+    """The calls that the hooks let through, side by side, and what stands in for the others."""
+    admitted: dict[int, ToolCall] = {}
+    for one in calls:
+        seen, stand_in = await _play(before_tool(one, call.hooks), bounds)
+        bounds.check()
+        if stand_in is not None:
+            yield await _play(after_tool(seen, stand_in, call.hooks), bounds)
+        else:
+            admitted[seen.slot] = seen
+    async with aclosing(tools.run(list(admitted.values()), bounds, call.id)) as outcomes:
+        async for outcome in outcomes:
+            yield await _play(after_tool(admitted[outcome.slot], outcome, call.hooks), bounds)
+
+
+async def _read(run: AgentRun, response: AsyncResponse, audience: Audience) -> Sequence[StreamEvent]:
+    """Report the next read, or the end, of a response; observers see it before anybody sees the events."""
+    try:
+        if not run.wants_bytes:
+            return run.response_ended(time.time())
+        try:
+            data = await response.read(run.patience)
+        except (APIConnectionError, ProtocolError) as error:
+            return run.response_failed(error, time.time())
+        return run.receive(data, time.time()) if data else run.response_ended(time.time())
+    finally:
+        if run.observed:  # asked here, since this is done for every read
+            audience.tell(run.take_news())
 
 
 async def _answer(
@@ -159,22 +213,24 @@ async def _answer(
     return run.answer_received(answer, time.time())
 
 
-async def _load(world: AsyncWorld, id: str | None, bounds: AsyncBounds) -> Sequence[Message] | None:
-    if id is None:
+async def _load(world: AsyncWorld, keep: Keep | None, bounds: AsyncBounds) -> Sequence[Message] | None:
+    if keep is None:
         return None
-    with store_errors(id, "loaded"):
-        return await bounds.wait(_call(world, world.store.get, id))
+    with store_errors(keep.id, "loaded"):
+        return await bounds.wait(_call(world, keep, keep.store.get, keep.id))
 
 
-async def _save(world: AsyncWorld, id: str | None, messages: list[Message]) -> None:
-    assert id is not None  # the machine saves only where a transcript is kept
-    with store_errors(id, "saved"):
-        await _call(world, world.store.save, id, messages)
+async def _save(world: AsyncWorld, keep: Keep | None, messages: list[Message]) -> None:
+    assert keep is not None  # the machine saves only where a transcript is kept
+    with store_errors(keep.id, "saved"):
+        await _call(world, keep, keep.store.save, keep.id, messages)
 
 
-async def _call(world: AsyncWorld, method: Callable[..., Any], *args: object) -> Any:  # Any: what the method returns
+async def _call(
+    world: AsyncWorld, keep: Keep, method: Callable[..., Any], *args: object
+) -> Any:  # Any: what the method returns
     """Call a method of the store: a sync one that may wait for a disk must not hold up the event loop."""
-    if isinstance(world.store, MemoryStore) or inspect.iscoroutinefunction(method):
+    if isinstance(keep.store, MemoryStore) or inspect.iscoroutinefunction(method):
         result = method(*args)
     else:
         result = await world.tools.in_thread(lambda: method(*args))
@@ -184,8 +240,8 @@ async def _call(world: AsyncWorld, method: Callable[..., Any], *args: object) ->
 async def _abandon(run: AgentRun | None, call: Call, world: AsyncWorld, error: BaseException) -> None:
     """Keep what a failed run has said and done: on the error, and in the store."""
     result = call.failed(run, error)
-    if run is not None and call.id is not None and not isinstance(error, StoreError):
+    if run is not None and call.keep is not None and not isinstance(error, StoreError):
         try:
-            await _save(world, call.id, result.messages)
+            await _save(world, call.keep, result.messages)
         except StoreError as failure:
             logger.error("after a failed run: %s", failure)

@@ -8,13 +8,13 @@ import contextvars
 import inspect
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
 from .._core.commands import ToolCall, ToolOutcome
 from ..cancel import Cancel
 from ..limits import Limits
-from .async_bounds import AsyncBounds, end_tasks
+from .async_bounds import AsyncBounds, end_tasks, let_go, observed
 from .threads import DaemonThreads
 from .tool_calls import context_for, outcome, prepare, timed_out
 
@@ -25,6 +25,7 @@ class AsyncTools:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._threads = DaemonThreads("toolnexus-tool")
+        self._spawned: set[asyncio.Task[None]] = set()  # a loop keeps weak references only
 
     async def run(
         self, calls: Sequence[ToolCall], bounds: AsyncBounds, conversation_id: str | None
@@ -116,6 +117,13 @@ class AsyncTools:
 
         self._threads.start(work)
         return await done
+
+    def spawn(self, awaitable: Awaitable[object]) -> None:
+        """Await what an observer returned, in a task of its own."""
+        task = asyncio.ensure_future(observed(awaitable))
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned.discard)
+        task.add_done_callback(lambda _: let_go(awaitable))
 
     def close(self) -> None:
         """Let the threads end; a sync tool that still runs keeps its own, a daemon."""

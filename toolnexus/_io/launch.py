@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-from collections.abc import Generator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._core.commands import ModelOptions, ModelRequest
+from .._core.commands import ModelOptions, ModelRequest, SendRequest
 from .._core.run import AgentRun, RunSetup
 from .._core.transcript import closed
 from .._core.wire import Wire
@@ -18,6 +19,7 @@ from .._core.wire.anthropic_messages import from_anthropic, is_anthropic_shaped
 from .._core.wire.openai import OpenAIWire
 from .._core.wire.openai_messages import from_openai
 from ..cancel import Cancel
+from ..chunk_stream import Watch
 from ..config import (
     CallOptions,
     ClientConfig,
@@ -41,9 +43,12 @@ from ..errors import (
     StoreError,
     ToolnexusError,
 )
+from ..hooks import Hooks
 from ..messages import ImagePart, Message, TextPart
 from ..results import RunResult
+from ..stores import Keep
 from ..tools.toolkit import Toolkit
+from .hooking import Audience
 
 _WIRES: dict[Style, Wire] = {"openai": OpenAIWire(), "anthropic": AnthropicWire()}
 
@@ -66,6 +71,10 @@ class Call:
     system_prompt: str | None
     stream: bool
     can_wait: bool
+    hooks: tuple[Hooks, ...]
+    watch: Watch | None
+    keep: Keep | None
+    """Where the transcript is loaded from and saved to."""
 
     @classmethod
     def create(
@@ -78,6 +87,9 @@ class Call:
         *,
         stream: bool,
         can_wait: bool,
+        hooks: tuple[Hooks, ...] = (),
+        watch: Watch | None = None,
+        keep: Keep | None = None,
     ) -> Call:
         """Check the arguments of a call; what is left out is the client's.
 
@@ -114,6 +126,9 @@ class Call:
             system_prompt=check_optional_text("system_prompt", system_prompt) or config.system_prompt,
             stream=stream,
             can_wait=can_wait,
+            hooks=hooks,
+            watch=watch,
+            keep=keep,
         )
 
     def begin(self, stored: Sequence[Message] | None) -> AgentRun:
@@ -136,8 +151,10 @@ class Call:
                 max_turns=self.max_turns,
                 limits=config.limits,
                 conversation_id=self.id,
-                keeps=self.id is not None,
+                keeps=self.keep is not None,
                 can_wait=self.can_wait,
+                observed=self.watch is not None or any(h.on_chunk or h.on_message for h in self.hooks),
+                batch=self.watch.batch if self.watch is not None else 1,
             )
         )
 
@@ -151,11 +168,23 @@ class Call:
             raise ConfigurationError(f"body_transform: expected a dict back, got {type(transformed).__name__}")
         return transformed
 
+    def retry_seen(
+        self, audience: Audience, command: SendRequest
+    ) -> Callable[[int, float, BaseException | None], None]:
+        """What is to be done before each retry of a request."""
+
+        def seen(attempt: int, wait: float, error: BaseException | None) -> None:
+            assert isinstance(error, ToolnexusError)  # nothing else is tried again
+            self.config.redact(error)
+            audience.tell_retry(attempt, wait, error, command.turn)
+
+        return seen
+
     def failed(self, run: AgentRun | None, error: BaseException) -> RunResult:
         """End the run after `error`, which gets the partial result and loses what is secret."""
         aborted = not isinstance(error, Exception) or isinstance(error, (RunCancelledError, DeadlineExceededError))
         if run is not None:
-            result = run.abandon(aborted=aborted)
+            result = run.abandon(aborted=aborted, now=time.time())
         else:  # it never began
             reason = "aborted" if aborted else None
             result = RunResult(status="error", model=self.model, id=self.id, finish_reason=reason)

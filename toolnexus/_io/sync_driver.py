@@ -6,19 +6,20 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TypeVar, assert_never
+from typing import Any, TypeVar, assert_never
 
-from .._core.commands import Checkpoint, Finish, RunTools, SendRequest, WaitFor
+from .._core.commands import Checkpoint, Finish, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
 from .._core.run import AgentRun
 from ..errors import APIConnectionError, ConfigurationError, ProtocolError, StoreError, ToolnexusError
 from ..events import StreamEvent
 from ..messages import Message
-from ..stores import ConversationStore
+from ..stores import Keep
 from ..suspension import Answer, Request
 from .bounds import Bounds, Runs
+from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool
 from .launch import Call, store_errors
 from .sync_tools import SyncTools
 from .sync_transport import SyncResponse, SyncTransport
@@ -34,7 +35,6 @@ class SyncWorld:
     transport: SyncTransport
     tools: SyncTools
     runs: Runs
-    store: ConversationStore
     wait_for: Callable[[Request], Answer] | None
 
 
@@ -46,11 +46,13 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
     """
     bounds = Bounds(call.cancel, call.deadline)
     run: AgentRun | None = None
+    audience = Audience(call.hooks, call.watch, world.tools.spawn)
     world.runs.enter(bounds)
     try:
         bounds.check()
-        run = call.begin(_load(world, call.id))
-        with closing(_carry_out(run, call, world, bounds)) as batches:
+        run = call.begin(_load(call.keep))
+        audience.tell(run.take_news())
+        with closing(_carry_out(run, call, world, bounds, audience)) as batches:
             for events in batches:
                 if bounds.is_limited:  # the user's own code takes time, too: look after each event
                     for event in events:
@@ -59,7 +61,9 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
                 else:
                     yield events
     except BaseException as error:
-        _abandon(run, call, world, error)
+        _abandon(run, call, error)
+        if run is not None:
+            audience.tell(run.take_news())
         raise
     finally:
         world.runs.leave(bounds)
@@ -68,21 +72,25 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
 
 
 def _carry_out(
-    run: AgentRun, call: Call, world: SyncWorld, bounds: Bounds
+    run: AgentRun, call: Call, world: SyncWorld, bounds: Bounds, audience: Audience
 ) -> Generator[Sequence[StreamEvent], None, None]:
     while True:
         bounds.check()
         command = run.next_command()
         match command:
             case SendRequest():
-                yield from _exchange(run, command, call, world.transport, bounds)
+                yield from _exchange(run, command, call, world.transport, bounds, audience)
             case RunTools(calls):
-                for outcome in world.tools.run(calls, bounds, call.id):
-                    yield run.tool_finished(outcome)
+                for outcome in _run_tools(calls, call, world.tools, bounds):
+                    events = run.tool_finished(outcome)
+                    audience.tell(run.take_news())
+                    yield events
             case WaitFor(request):
-                yield _answer(run, request, world.wait_for)
+                events = _answer(run, request, world.wait_for)
+                audience.tell(run.take_news())
+                yield events
             case Checkpoint(messages):
-                _save(world, call.id, messages)
+                _save(call.keep, messages)
                 run.saved()
             case Finish():
                 return
@@ -91,11 +99,12 @@ def _carry_out(
 
 
 def _exchange(
-    run: AgentRun, command: SendRequest, call: Call, transport: SyncTransport, bounds: Bounds
+    run: AgentRun, command: SendRequest, call: Call, transport: SyncTransport, bounds: Bounds, audience: Audience
 ) -> Generator[Sequence[StreamEvent], None, None]:
     """One model response. Opening it is tried again, as long as nothing of it was shown."""
     from tenacity import Retrying
 
+    command = _play(before_llm(command, call.hooks))
     body = call.body(run, command.request)
 
     def open_response() -> tuple[SyncResponse, Sequence[StreamEvent]]:
@@ -104,14 +113,15 @@ def _exchange(
             run.response_opened(response.status, response.headers, time.time())
             events: Sequence[StreamEvent] = ()
             while run.is_reading and not events:
-                events = _read(run, response)
+                events = _read(run, response, audience)
         except BaseException:
             response.close()
             raise
         return response, events
 
     retrying = Retrying(
-        **call.config.retry.tenacity(lambda: bounds.remaining), sleep=lambda seconds: _sleep(seconds, bounds)
+        **call.config.retry.tenacity(lambda: bounds.remaining, call.retry_seen(audience, command)),
+        sleep=lambda seconds: _sleep(seconds, bounds),
     )
     try:
         response, events = retrying(open_response)
@@ -121,20 +131,64 @@ def _exchange(
     try:
         yield events
         while run.is_reading:
-            yield _read(run, response)
+            yield _read(run, response, audience)
     finally:
         response.close()
+    _play(after_llm(run, command, call.hooks))
 
 
-def _read(run: AgentRun, response: SyncResponse) -> Sequence[StreamEvent]:
-    """Report the next read, or the end, of a response."""
-    if not run.wants_bytes:
-        return run.response_ended()
+def _play(steps: Generator[Step, Any, T]) -> T:
+    """Call the hooks that `steps` wants called, and give its result."""
     try:
-        data = response.read(run.patience)
-    except (APIConnectionError, ProtocolError) as error:
-        return run.response_failed(error)
-    return run.receive(data) if data else run.response_ended()
+        hook, given = next(steps)
+        while True:
+            try:
+                returned = _returned(hook, hook(given))
+            except Exception as error:
+                hook, given = steps.throw(error)
+            else:
+                hook, given = steps.send(returned)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def _returned(hook: object, value: Any) -> Any:  # Any: whatever a hook returns
+    """What a hook gave; one that is async without saying so shows only now."""
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()  # nobody will await it
+        raise ConfigurationError(f"hooks: SyncClient cannot await {hook!r}; use AsyncClient, or a plain function")
+    return value
+
+
+def _run_tools(calls: Sequence[ToolCall], call: Call, tools: SyncTools, bounds: Bounds) -> Iterator[ToolOutcome]:
+    """The calls that the hooks let through, side by side, and what stands in for the others."""
+    admitted: dict[int, ToolCall] = {}
+    for one in calls:
+        seen, stand_in = _play(before_tool(one, call.hooks))
+        bounds.check()
+        if stand_in is not None:
+            yield _play(after_tool(seen, stand_in, call.hooks))
+        else:
+            admitted[seen.slot] = seen
+    for outcome in tools.run(list(admitted.values()), bounds, call.id):
+        yield _play(after_tool(admitted[outcome.slot], outcome, call.hooks))
+
+
+def _read(run: AgentRun, response: SyncResponse, audience: Audience) -> Sequence[StreamEvent]:
+    """Report the next read, or the end, of a response; observers see it before anybody sees the events."""
+    try:
+        if not run.wants_bytes:
+            return run.response_ended(time.time())
+        try:
+            data = response.read(run.patience)
+        except (APIConnectionError, ProtocolError) as error:
+            return run.response_failed(error, time.time())
+        return run.receive(data, time.time()) if data else run.response_ended(time.time())
+    finally:
+        if run.observed:  # asked here, since this is done for every read
+            audience.tell(run.take_news())
 
 
 def _sleep(seconds: float, bounds: Bounds) -> None:
@@ -159,17 +213,17 @@ def _answer(run: AgentRun, request: Request, wait_for: Callable[[Request], Answe
     return run.answer_received(answer, time.time())
 
 
-def _load(world: SyncWorld, id: str | None) -> Sequence[Message] | None:
-    if id is None:
+def _load(keep: Keep | None) -> Sequence[Message] | None:
+    if keep is None:
         return None
-    with store_errors(id, "loaded"):
-        return _not_awaitable(world.store.get(id))
+    with store_errors(keep.id, "loaded"):
+        return _not_awaitable(keep.store.get(keep.id))
 
 
-def _save(world: SyncWorld, id: str | None, messages: list[Message]) -> None:
-    assert id is not None  # the machine saves only where a transcript is kept
-    with store_errors(id, "saved"):
-        _not_awaitable(world.store.save(id, messages))
+def _save(keep: Keep | None, messages: list[Message]) -> None:
+    assert keep is not None  # the machine saves only where a transcript is kept
+    with store_errors(keep.id, "saved"):
+        _not_awaitable(keep.store.save(keep.id, messages))
 
 
 def _not_awaitable(value: T | Awaitable[T]) -> T:
@@ -181,11 +235,11 @@ def _not_awaitable(value: T | Awaitable[T]) -> T:
     return value
 
 
-def _abandon(run: AgentRun | None, call: Call, world: SyncWorld, error: BaseException) -> None:
+def _abandon(run: AgentRun | None, call: Call, error: BaseException) -> None:
     """Keep what a failed run has said and done: on the error, and in the store."""
     result = call.failed(run, error)
-    if run is not None and call.id is not None and not isinstance(error, StoreError):
+    if run is not None and call.keep is not None and not isinstance(error, StoreError):
         try:
-            _save(world, call.id, result.messages)
+            _save(call.keep, result.messages)
         except StoreError as failure:
             logger.error("after a failed run: %s", failure)

@@ -16,6 +16,7 @@ from typing import Any
 from .._core.commands import ToolCall, ToolOutcome
 from ..cancel import Cancel
 from ..limits import Limits
+from .async_bounds import let_go, observed
 from .bounds import Bounds
 from .threads import DaemonThreads
 from .tool_calls import context_for, outcome, prepare, timed_out
@@ -107,6 +108,10 @@ class SyncTools:
         self._threads.start(lambda: variables.run(work))
         return cancel
 
+    def spawn(self, awaitable: Awaitable[object]) -> None:
+        """Await what an observer returned, on the loop thread, without waiting for it here."""
+        self._loop.spawn(awaitable)
+
     def close(self) -> None:
         """Let the threads end; a tool that still runs keeps its own, a daemon."""
         self._threads.close()
@@ -168,6 +173,11 @@ class LoopThread:
         if error is not None:
             raise error
         return value
+
+    def spawn(self, awaitable: Awaitable[object]) -> None:
+        """Await on the loop, without waiting here; a failure is logged."""
+        task = asyncio.run_coroutine_threadsafe(observed(awaitable), self._started())
+        task.add_done_callback(lambda _: let_go(awaitable))
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:

@@ -41,7 +41,9 @@ def prepare(call: ToolCall, context: ToolContext) -> Callable[[], Any] | ToolOut
         return outcome(call, error, context, 0.0)
     try:
         approval = call.tool.approval
-        asks = not call.approved and (approval(copy.deepcopy(call.args)) if callable(approval) else approval)
+        asks = "approval" not in call.passed and (
+            approval(copy.deepcopy(call.args)) if callable(approval) else approval
+        )
     except Exception as error:
         return outcome(call, error, context, 0.0)
     if asks:
@@ -50,7 +52,7 @@ def prepare(call: ToolCall, context: ToolContext) -> Callable[[], Any] | ToolOut
             kind="approval",
             data={"name": call.tool.name, "args": copy.deepcopy(call.args)},
         )
-        return ToolOutcome(call.slot, question, asks_approval=True)
+        return ToolOutcome(call.slot, question, gate="approval")
     return invoke
 
 

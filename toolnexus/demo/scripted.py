@@ -38,6 +38,8 @@ class Reply:
     calls: tuple[Call, ...] = ()
     usage: tuple[int, int] = (12, 8)
     """Tokens that went in and tokens that came out, as the server reports them."""
+    reasoning: str = ""
+    """What the model thinks before it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,8 @@ def _blocks(content: str | list[Json] | None) -> list[Json]:
 def _openai_whole(id: str, reply: Reply, body: Json) -> Json:
     """A `chat.completion` of OpenAI's "Chat Completions"."""
     message: Json = {"role": "assistant", "content": reply.text or None}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning  # as DeepSeek, vLLM and llama.cpp name it
     for n, call in enumerate(reply.calls):
         function = {"name": call.name, "arguments": json.dumps(call.args)}
         message.setdefault("tool_calls", []).append({"id": f"{id}-{n}", "type": "function", "function": function})
@@ -199,6 +203,8 @@ def _openai_stream(id: str, reply: Reply, body: Json) -> Iterator[str]:
     whole = _openai_whole(id, reply, body)
     choice, usage = whole["choices"][0], whole.pop("usage")
     yield chunk({"role": "assistant", "content": None if reply.calls else ""})
+    for word in _WORDS.findall(reply.reasoning):
+        yield chunk({"reasoning_content": word})
     for word in _WORDS.findall(reply.text):
         yield chunk({"content": word})
     for n, call in enumerate(choice["message"].get("tool_calls", ())):
@@ -213,7 +219,11 @@ def _openai_stream(id: str, reply: Reply, body: Json) -> Iterator[str]:
 
 def _anthropic_whole(id: str, reply: Reply, body: Json) -> Json:
     """A `message` of Anthropic's "Messages"."""
-    content: list[Json] = [{"type": "text", "text": reply.text}] if reply.text else []
+    content: list[Json] = []
+    if reply.reasoning:
+        content.append({"type": "thinking", "thinking": reply.reasoning, "signature": f"signed-{id}"})
+    if reply.text:
+        content.append({"type": "text", "text": reply.text})
     for n, call in enumerate(reply.calls):
         content.append({"type": "tool_use", "id": f"{id}-{n}", "name": call.name, "input": call.args})
     message = {"id": id, "type": "message", "role": "assistant", "model": body["model"], "content": content}
@@ -234,6 +244,10 @@ def _anthropic_stream(id: str, reply: Reply, body: Json) -> Iterator[str]:
         if block["type"] == "text":
             start = block | {"text": ""}
             deltas = [{"type": "text_delta", "text": text} for text in _WORDS.findall(block["text"])]
+        elif block["type"] == "thinking":
+            start = block | {"thinking": "", "signature": ""}
+            deltas = [{"type": "thinking_delta", "thinking": text} for text in _WORDS.findall(block["thinking"])]
+            deltas.append({"type": "signature_delta", "signature": block["signature"]})
         else:
             start, arguments = block | {"input": {}}, json.dumps(block["input"])
             deltas = [{"type": "input_json_delta", "partial_json": text} for text in _FRAGMENTS.findall(arguments)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..errors import ConfigurationError
@@ -10,6 +11,14 @@ from ..messages import Message
 from .memory import MemoryStore
 
 __all__ = ["ConversationStore", "MemoryStore", "check_store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Where one conversation is kept."""
+
+    store: ConversationStore
+    id: str
 
 
 class ConversationStore(Protocol):
