@@ -10,9 +10,8 @@ import toolnexus
 
 
 def test_all_is_sorted_and_complete():
-    public = {
-        name for name, value in vars(toolnexus).items() if not name.startswith("_") and not inspect.ismodule(value)
-    }
+    found = {name: getattr(toolnexus, name) for name in dir(toolnexus) if not name.startswith("_")}
+    public = {name for name, value in found.items() if not inspect.ismodule(value)} - {"TYPE_CHECKING", "import_module"}
     assert toolnexus.__all__ == sorted(toolnexus.__all__)
     assert public == set(toolnexus.__all__)
 

@@ -5,24 +5,13 @@
 Start at `SyncClient` and `AsyncClient`; `StreamEvent` lists what a run tells, `RunResult` what it leaves.
 """
 
-from ._core.wire.anthropic_messages import from_anthropic, to_anthropic
-from ._core.wire.openai_messages import from_openai, to_openai
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from ._io.async_stream import AsyncEventStream
 from ._io.sync_stream import EventStream
 from .async_client import AsyncClient
-from .async_conversation import AsyncConversation
 from .cancel import Cancel
-from .chunk_stream import ChunkStream, Hook, HookPoint
-from .chunks import (
-    Chunk,
-    ChunkTag,
-    ChunkType,
-    ContentChunk,
-    FinishChunk,
-    ReasoningChunk,
-    ToolCallDeltaChunk,
-    UsageChunk,
-)
 from .errors import (
     AnswerMismatchError,
     APIConnectionError,
@@ -59,7 +48,6 @@ from .events import (
     event_to_dict,
     event_to_json,
 )
-from .hooks import AfterLLM, AfterTool, BeforeLLM, BeforeTool, Hooks, RetryInfo
 from .limits import Limits
 from .messages import (
     ImagePart,
@@ -75,10 +63,27 @@ from .results import RunResult, StreamSummary, ToolCallRecord, Usage
 from .stores import ConversationStore, MemoryStore
 from .suspension import Answer, Pending, Request, RequestCall, pending
 from .sync_client import SyncClient
-from .sync_conversation import Conversation
 from .tool import Tool, ToolContext, ToolResult
 from .tools.function import define_tool, tool
 from .tools.toolkit import Toolkit
+
+if TYPE_CHECKING:
+    from ._core.wire.anthropic_messages import from_anthropic, to_anthropic
+    from ._core.wire.openai_messages import from_openai, to_openai
+    from .async_conversation import AsyncConversation
+    from .chunk_stream import ChunkStream, Hook, HookPoint
+    from .chunks import (
+        Chunk,
+        ChunkTag,
+        ChunkType,
+        ContentChunk,
+        FinishChunk,
+        ReasoningChunk,
+        ToolCallDeltaChunk,
+        UsageChunk,
+    )
+    from .hooks import AfterLLM, AfterTool, BeforeLLM, BeforeTool, Hooks, RetryInfo
+    from .sync_conversation import Conversation
 
 __all__ = [
     "APIConnectionError",
@@ -168,3 +173,43 @@ __all__ = [
     "to_openai",
     "tool",
 ]
+
+# Imported when first asked for: many programs use none of these, and they take a tenth of the time that the rest takes.
+_LATER = {
+    "AfterLLM": ".hooks",
+    "AfterTool": ".hooks",
+    "AsyncConversation": ".async_conversation",
+    "BeforeLLM": ".hooks",
+    "BeforeTool": ".hooks",
+    "Chunk": ".chunks",
+    "ChunkStream": ".chunk_stream",
+    "ChunkTag": ".chunks",
+    "ChunkType": ".chunks",
+    "ContentChunk": ".chunks",
+    "Conversation": ".sync_conversation",
+    "FinishChunk": ".chunks",
+    "Hook": ".chunk_stream",
+    "HookPoint": ".chunk_stream",
+    "Hooks": ".hooks",
+    "ReasoningChunk": ".chunks",
+    "RetryInfo": ".hooks",
+    "ToolCallDeltaChunk": ".chunks",
+    "UsageChunk": ".chunks",
+    "from_anthropic": "._core.wire.anthropic_messages",
+    "from_openai": "._core.wire.openai_messages",
+    "to_anthropic": "._core.wire.anthropic_messages",
+    "to_openai": "._core.wire.openai_messages",
+}
+
+
+def __getattr__(name: str) -> object:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(module, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -12,7 +12,6 @@ from ._io.async_stream import AsyncEventStream
 from .config import CallOptions, ClientConfig, Prompt, Style, TimeoutLike
 from .errors import ConfigurationError
 from .events import StreamEvent, TextEvent
-from .hooks import Hooks, check_hooks
 from .limits import Limits
 from .results import RunResult
 from .stores import ConversationStore, Keep, MemoryStore, check_store
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from ._io.async_driver import AsyncWorld
     from ._io.launch import Call
     from .async_conversation import AsyncConversation
+    from .hooks import Hooks
 
 
 class AsyncClient:
@@ -134,7 +134,11 @@ class AsyncClient:
                     f"http_client: expected an httpx.AsyncClient, got {type(http_client).__name__}"
                 )
         self._http_client = http_client
-        self._hooks = check_hooks(hooks, may_await=True)
+        self._hooks: tuple[Hooks, ...] = ()
+        if hooks is not None:
+            from .hooks import check_hooks
+
+            self._hooks = check_hooks(hooks, may_await=True)
         self._world: AsyncWorld | None = None
         self._closed = False
 

@@ -106,15 +106,15 @@ class Hooks:
     """Watches each retry; fire and forget."""
 
 
-def check_hooks(hooks: Hooks | Sequence[Hooks] | None, *, may_await: bool) -> tuple[Hooks, ...]:
+def check_hooks(hooks: Hooks | Sequence[Hooks], *, may_await: bool) -> tuple[Hooks, ...]:
     """The hooks of a client as a tuple.
 
     Raises:
         ConfigurationError: Something else was given, or an async hook to a client that cannot await.
     """
-    if hooks is not None and not isinstance(hooks, (Hooks, Sequence)):
+    if not isinstance(hooks, (Hooks, Sequence)):
         raise ConfigurationError(f"hooks: expected Hooks(...) or a list of them, got {hooks!r}")
-    found = () if hooks is None else (hooks,) if isinstance(hooks, Hooks) else tuple(hooks)
+    found = (hooks,) if isinstance(hooks, Hooks) else tuple(hooks)
     for one in found:
         if not isinstance(one, Hooks):
             raise ConfigurationError(f"hooks: expected Hooks(...) or a list of them, got {type(one).__name__}")

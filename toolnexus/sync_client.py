@@ -13,7 +13,6 @@ from ._io.sync_stream import EventStream
 from .config import CallOptions, ClientConfig, Prompt, Style, TimeoutLike
 from .errors import ConfigurationError
 from .events import StreamEvent, TextEvent
-from .hooks import Hooks, check_hooks
 from .limits import Limits
 from .results import RunResult
 from .stores import ConversationStore, Keep, MemoryStore, check_store
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from ._io.launch import Call
     from ._io.sync_driver import SyncWorld
+    from .hooks import Hooks
     from .sync_conversation import Conversation
 
 
@@ -130,7 +130,11 @@ class SyncClient:
             if not isinstance(http_client, httpx.Client):
                 raise ConfigurationError(f"http_client: expected an httpx.Client, got {type(http_client).__name__}")
         self._http_client = http_client
-        self._hooks = check_hooks(hooks, may_await=False)
+        self._hooks: tuple[Hooks, ...] = ()
+        if hooks is not None:
+            from .hooks import check_hooks
+
+            self._hooks = check_hooks(hooks, may_await=False)
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._world: SyncWorld | None = None
