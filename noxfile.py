@@ -57,6 +57,7 @@ def types(session: nox.Session) -> None:
     session.install("--quiet", "-e", ".", *group("types"), "nox")
     session.run("mypy")
     session.run("pyright", "toolnexus", "tests/typing")
+    session.run("python", "-m", "pytest", "-q", "tests/test_typing_rejects.py")
 
 
 @nox.session
