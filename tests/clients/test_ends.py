@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import threading
 import time
+from collections.abc import Coroutine
 
 import pytest
 
 from tests.server import Response, calls, done, failure, reply, says, text
 from toolnexus import (
     Answer,
+    APIConnectionError,
     AsyncClient,
     AuthenticationError,
     Cancel,
+    ConfigurationError,
     DeadlineExceededError,
+    Hooks,
     NotFoundError,
     RunCancelledError,
     StoreError,
@@ -35,7 +41,7 @@ def status(failed: pytest.ExceptionInfo[ToolnexusError]) -> str | None:
 
 
 def test_a_deadline_ends_a_run_whose_consumer_is_slow(connect, serve):
-    server = serve(reply(*[text("x")] * 400, done()))
+    server = serve(reply(b"".join(text("x") * 400), done()))  # one write: all of it is there at once
     client = connect(server)
     shown = 0
 
@@ -121,11 +127,12 @@ def test_closing_a_client_ends_a_run_that_waits_for_a_tool(serve):
 
 def test_closing_a_client_ends_a_run_that_waits_to_try_again(serve):
     server = serve(*[failure(503, "busy", retry_after="30")] * 2)
-    client = SyncClient(base_url=server.url, model="m")
+    waiting = threading.Event()
+    hooks = Hooks(on_retry=lambda info: waiting.set())  # just before the wait
+    client = SyncClient(base_url=server.url, model="m", hooks=hooks)
 
     def close() -> None:
-        server.wait_for_requests(1)
-        time.sleep(0.1)  # into the wait; before or after it the run ends just so
+        waiting.wait(LONG)
         client.close()
 
     threading.Thread(target=close).start()
@@ -157,25 +164,46 @@ def test_closing_an_async_client_ends_a_run_that_waits_for_a_tool(serve):
 
 def test_a_closed_client_starts_no_event_loop_for_a_late_tool(serve):
     release = threading.Event()
+    threads: list[threading.Thread] = []
 
     def late() -> object:
+        threads.append(threading.current_thread())
         release.wait(LONG)
 
         async def value() -> str:
             return "late"
 
-        return value()
+        coroutine = value()
+        made.append(coroutine)
+        return coroutine
 
+    made: list[Coroutine[object, object, str]] = []
     server = serve(calls(("c1", "late", "{}")), says("Well."))
     client = SyncClient(base_url=server.url, model="m")
     with client.iter_events("Go.", Toolkit(define_tool(late))) as events:
         assert next(events).type == "tool_call"
-        client.close()
+
+        def close() -> None:
+            _until(lambda: threads)
+            client.close()
+
+        closing = threading.Thread(target=close)
+        closing.start()
         with pytest.raises(RunCancelledError):
             next(events)
-    before = {thread.name for thread in threading.enumerate()}
+        closing.join()
+    before = {t for t in threading.enumerate() if t.name == "toolnexus-loop"}
     release.set()
-    assert "toolnexus-loop" not in before | {thread.name for thread in threading.enumerate()}
+    threads[0].join(LONG)
+    assert not threads[0].is_alive()
+    made[0].close()  # nobody awaits it any more
+    assert {t for t in threading.enumerate() if t.name == "toolnexus-loop"} == before
+
+
+def _until(condition):
+    ready = threading.Event()
+    while not condition():
+        ready.wait(0.001)
 
 
 def test_what_a_watcher_does_to_an_event_changes_nothing_that_runs(connect, serve):
@@ -257,6 +285,47 @@ def test_a_key_that_is_echoed_anywhere_does_not_show(connect, serve, response):
     error = failed.value
     shown = f"{error} {error!r} {error.body} {error.kind} {error.request_id} {error.__cause__!r}"
     assert KEY[:12] not in shown
+
+
+def test_a_key_in_what_broke_the_connection_shows_in_no_cause(connect):
+    """Whatever the HTTP stack quotes of a broken reply stands in the cause, too."""
+    with raw_server(b"garbage " + KEY.encode() + b"\r\n\r\n") as url:
+        client = connect(base_url=url, api_key=KEY, retries=0)
+        with pytest.raises(APIConnectionError) as failed:
+            client.run("Go.")
+    seen: list[BaseException] = []
+    queue: list[BaseException | None] = [failed.value]
+    while queue:
+        error = queue.pop()
+        if error is not None and error not in seen:
+            seen.append(error)
+            queue += [error.__cause__, error.__context__]
+    assert len(seen) > 1
+    assert KEY not in " ".join(f"{error} {error!r} {vars(error)}" for error in seen)
+
+
+@pytest.mark.parametrize("kind", [SyncClient, AsyncClient])
+def test_a_refused_address_does_not_show_its_query(kind):
+    with pytest.raises(ConfigurationError) as failed:
+        kind(base_url=f"host/v1?key={KEY}", model="m")
+    assert KEY not in str(failed.value)
+
+
+@contextlib.contextmanager
+def raw_server(reply: bytes):
+    """A server that answers one request with these bytes and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(reply)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        thread.join(LONG)
 
 
 def test_an_error_of_the_address_names_the_address_and_no_traceback_goes_through_the_retry_library(connect, serve):

@@ -918,7 +918,7 @@ def test_a_hook_that_watches_and_is_async_without_saying_so_is_logged_by_a_sync_
 
 @pytest.mark.parametrize(
     "hooks",
-    [5, "words", {"before_llm": print}, print, Hooks, [print], [Hooks(), None], Hooks(on_chunk=3)],  # type: ignore[arg-type]
+    [5, "words", {"before_llm": print}, print, Hooks, [print], [Hooks(), None], Hooks(on_chunk=3)],  # type: ignore[arg-type]  # a wrong type is the point
     ids=["a number", "text", "a dict", "a function", "the class", "a list of functions", "a None", "no function"],
 )
 @pytest.mark.parametrize("client", [SyncClient, AsyncClient])

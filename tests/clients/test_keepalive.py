@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import selectors
 import socket
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from toolnexus import StreamInterruptedError
+from toolnexus import AsyncClient, StreamInterruptedError, SyncClient
 
 
 def body() -> bytes:
@@ -86,3 +88,59 @@ def test_a_fresh_connection_that_is_closed_is_a_failure(connect):
             client.stream("One?")
         client.close()
         assert server.requests == 1
+
+
+class Poisoned(HangsUp):
+    """Answers the first request of each of its first connections, all at once; then hangs up on every request."""
+
+    def _serve(self, answered: list[int]) -> None:
+        connections = [self._socket.accept()[0] for _ in answered]
+        for connection in connections:
+            self.requests += read_request(connection)
+        for connection in connections:
+            connection.sendall(body())
+        self._socket.settimeout(1)
+        with selectors.DefaultSelector() as ready:
+            for connection in connections:
+                ready.register(connection, selectors.EVENT_READ, connection)
+            ready.register(self._socket, selectors.EVENT_READ)
+            while ready.get_map() and (found := ready.select(10)):
+                for key, _ in found:
+                    fresh = key.fileobj is self._socket
+                    connection = self._socket.accept()[0] if fresh else key.data
+                    self.requests += read_request(connection)
+                    if not fresh:
+                        ready.unregister(connection)
+                    connection.close()
+                    if fresh:  # the one that takes the place of the dead: the run has failed by now
+                        for other in connections:
+                            other.close()
+                        return
+
+
+def test_a_server_that_fails_on_a_prompt_does_not_get_it_once_for_each_kept_connection():
+    server = Poisoned([1, 1, 1])
+    with SyncClient(base_url=server.url, model="m", retries=0) as client:
+        threads = [threading.Thread(target=client.run, args=("One?",)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with pytest.raises(StreamInterruptedError):
+            client.run("Two?")
+    server.close()
+    assert server.requests == 3 + 2  # over one kept connection, and over a new one
+
+
+def test_nor_does_it_under_asyncio():
+    server = Poisoned([1, 1, 1])
+
+    async def main() -> None:
+        async with AsyncClient(base_url=server.url, model="m", retries=0) as client:
+            await asyncio.gather(*(client.run("One?") for _ in range(3)))
+            with pytest.raises(StreamInterruptedError):
+                await client.run("Two?")
+
+    asyncio.run(main())
+    server.close()
+    assert server.requests == 3 + 2

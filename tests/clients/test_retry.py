@@ -210,7 +210,7 @@ def test_retries_of_many_threads_do_not_disturb_each_other(connect, serve, kind)
     lock = threading.Lock()
 
     def script(request: object) -> Response:
-        prompt = request.json["messages"][-1]["content"]  # type: ignore[attr-defined]
+        prompt = request.json["messages"][-1]["content"]  # type: ignore[attr-defined]  # a Request of tests.server
         with lock:
             seen[prompt] = seen.get(prompt, 0) + 1
             return failure(503) if seen[prompt] < 3 else says(prompt)

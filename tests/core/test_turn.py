@@ -309,3 +309,13 @@ def test_half_a_character_that_is_given_up_does_not_end_the_search_for_think_tag
     turn.text_received("<think>b")
     turn.text_received("</think>c")
     assert (turn.text, turn.events[-1]) == ("c", TextEvent("c"))
+
+
+def test_arguments_that_look_whole_again_and_again_are_looked_at_a_bounded_number_of_times() -> None:
+    turn = Turn(Limits())
+    call = turn.call_opened()
+    turn.arguments_received(call, '{"x": "')
+    for _ in range(1000):
+        turn.arguments_received(call, "}")
+        assert not call.has_whole_arguments
+    assert call.looks < 200
