@@ -60,7 +60,7 @@ from .messages import (
     ToolResultPart,
 )
 from .results import RunResult, StreamSummary, ToolCallRecord, Usage
-from .stores import ConversationStore, MemoryStore
+from .stores import ConversationStore, ManagedStore, MemoryStore, RevisionedStore, Snapshot
 from .suspension import Answer, Pending, Request, RequestCall, pending
 from .sync_client import SyncClient
 from .tool import Tool, ToolContext, ToolResult
@@ -121,6 +121,7 @@ __all__ = [
     "ImagePart",
     "InternalServerError",
     "Limits",
+    "ManagedStore",
     "MemoryStore",
     "Message",
     "NotFoundError",
@@ -138,8 +139,10 @@ __all__ = [
     "Request",
     "RequestCall",
     "RetryInfo",
+    "RevisionedStore",
     "RunCancelledError",
     "RunResult",
+    "Snapshot",
     "StoreError",
     "StreamEvent",
     "StreamInterruptedError",
