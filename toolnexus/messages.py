@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .suspension import Request
+from .suspension import CallJournal, Request
 
 Role = Literal["system", "user", "assistant", "tool"]
 CallState = Literal["open", "started", "finished"]
@@ -71,6 +71,8 @@ class ToolCallPart:
     """`"started"` without a result means that the process ended meanwhile. Never sent."""
     request: Request | None = None
     """The open question of a suspended call. Never sent."""
+    journal: CallJournal | None = field(default=None, repr=False)
+    """How a call without a result got where it is. Never sent."""
     origin: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     type: Literal["tool_call"] = field(default="tool_call", repr=False)

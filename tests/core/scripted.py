@@ -40,7 +40,8 @@ def make_run(*tools: Tool, prompt: str = "Hello?", history: Sequence[Message] = 
         "wire": OpenAIWire(),
         "origin": ORIGIN,
         "model": "m-1",
-        "messages": [*history, Message("user", prompt)],
+        "messages": history,
+        "prompt": Message("user", prompt),
         "nonce": "n0",
         "tools": tools,
     }
