@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     import httpx
 
     from ._io.async_driver import AsyncWorld
+    from ._io.bounds import Bounds
     from ._io.launch import Call
     from .async_conversation import AsyncConversation
+    from .chunk_stream import Watch
     from .hooks import Hooks
 
 
@@ -202,8 +204,8 @@ class AsyncClient:
 
         keep = Keep(MemoryStore(), "") if id is None else Keep(self._store, id)
 
-        def prepare(prompt: Prompt, options: CallOptions) -> Call:
-            return self._call(prompt, toolkit, id, options, keep=keep)
+        def prepare(prompt: Prompt, options: CallOptions, watch: Callable[[Bounds], Watch]) -> Call:
+            return self._call(prompt, toolkit, id, options, keep=keep, watch=watch)
 
         return AsyncConversation(prepare, self._drive, keep, keep_chunks)
 
@@ -242,6 +244,7 @@ class AsyncClient:
         *,
         stream: bool = True,
         keep: Keep | None = None,
+        watch: Callable[[Bounds], Watch] | None = None,
     ) -> Call:
         from ._io.launch import Call
 
@@ -254,6 +257,7 @@ class AsyncClient:
             stream=stream,
             can_wait=self._wait_for is not None,
             hooks=self._hooks,
+            watch=watch,
             keep=Keep(self._store, id) if keep is None and id is not None else keep,
         )
 

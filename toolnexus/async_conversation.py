@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from ._io.async_stream import AsyncEventStream
-from .cancel import Cancel
 from .chunk_stream import ChunkStream, Hook, Observers, Watch
 from .config import CallOptions, Prompt
-from .errors import ConfigurationError, DeadlineExceededError, RunCancelledError
+from .errors import ConfigurationError
 from .events import StreamEvent
 from .messages import Message
 from .results import RunResult
-from .stores import Keep
+from .stores import Keep, MemoryStore
 
 if TYPE_CHECKING:
-    import asyncio
-
+    from ._io.bounds import Bounds
     from ._io.launch import Call
 
 Batches = AsyncGenerator[Sequence[StreamEvent], None]
@@ -31,12 +26,12 @@ Batches = AsyncGenerator[Sequence[StreamEvent], None]
 class AsyncConversation:
     """A transcript that goes on from send to send, and the raw stream of its sends; made by `client.conversation()`.
 
-    A send that is made while another one is in flight waits its turn.
+    A send that is made while another one is in flight waits its turn, as does whatever else goes on with its id.
     """
 
     def __init__(
         self,
-        prepare: Callable[[Prompt, CallOptions], Call],
+        prepare: Callable[[Prompt, CallOptions, Callable[[Bounds], Watch]], Call],
         drive: Callable[[Call], Batches],
         keep: Keep,
         keep_chunks: int | None,
@@ -47,11 +42,9 @@ class AsyncConversation:
         self._drive = drive
         self._keep = keep
         self._observers: Observers[Message] = Observers()
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._sender: asyncio.Task[object] | None = None
-        self._is_sending = False
         self._sends = 0
-        self._cancel: Cancel | None = None
+        self._in_flight: Bounds | None = None
+        """Those of the latest send whose turn has come; they are closed once it is over."""
 
     def __repr__(self) -> str:
         return f"<AsyncConversation id={self._keep.id!r} sends={self._sends}>"
@@ -67,7 +60,7 @@ class AsyncConversation:
         """Send a prompt; the run goes on as its events are asked for. Its end, or `aclose()`, lets the next send go."""
         if options.get("history") is not None:
             raise ConfigurationError("history: a conversation has its own")
-        return AsyncEventStream(self._send(self._prepare(prompt, options)))
+        return AsyncEventStream(self._drive(self._prepare(prompt, options, self._begin)))
 
     iter_events = stream
 
@@ -87,85 +80,61 @@ class AsyncConversation:
         return self._observers.add(callback)
 
     async def reset(self) -> None:
-        """Forget the transcript; chunks, summaries and hooks stay."""
-        saved = self._keep.store.save(self._keep.id, [])
-        if inspect.isawaitable(saved):
-            await saved
+        """Forget the transcript; chunks, summaries and hooks stay. Waits for the end of a send in flight.
+
+        Raises:
+            ConfigurationError: That send waits for this call: it is made by a tool or hook of it, or while its events
+                are half read.
+        """
+        async with self._between_sends():
+            await self._forget()
 
     async def clear(self) -> None:
-        """Forget the transcript, the chunks and their hooks; summaries stay."""
-        await self.reset()
-        self.chunks.clear()
+        """Forget the transcript, the chunks and their hooks; summaries stay. Waits and may be refused as `reset`."""
+        async with self._between_sends():
+            await self._forget()
+            self.chunks.clear()
 
     def interrupt(self) -> None:
         """End the send in flight with `RunCancelledError`, from any thread; without one it does nothing."""
-        cancel = self._cancel
-        if cancel is not None:
-            cancel.cancel()
+        bounds = self._in_flight
+        if bounds is not None:
+            bounds.end("the send was interrupted")
 
-    async def _send(self, call: Call) -> Batches:
-        cancel = Cancel()
-        unlink = call.cancel.add_callback(cancel.cancel) if call.cancel is not None else lambda: None
+    def _begin(self, bounds: Bounds) -> Watch:
+        """The turn of a send has come."""
+        self._in_flight = bounds
+        self._sends += 1
+        self.chunks.begin()
+        return Watch(self.chunks, self._observers, self._sends)
+
+    @contextlib.asynccontextmanager
+    async def _between_sends(self) -> AsyncGenerator[None, None]:
+        """Wait until no run is at work on the transcript, and let none begin meanwhile."""
+        from ._io.async_bounds import AsyncBounds
+        from ._io.lines import Place
+
+        place, bounds = Place(self._keep), AsyncBounds(None, None)
         try:
-            left = await self._wait_turn(cancel, call.deadline)
-            try:
-                self._cancel = cancel
-                self._sends += 1
-                self.chunks.begin()
-                watch = Watch(self.chunks, self._observers, self._sends)
-                mine = replace(call, cancel=cancel, deadline=left, watch=watch)
-                async with aclosing(self._drive(mine)) as batches:
-                    async for events in batches:
-                        yield events
-            finally:
-                self._cancel = None
-                self._pass_turn()
+            await place.aenter(bounds)
+            yield
         finally:
-            unlink()
+            place.leave()
 
-    async def _wait_turn(self, cancel: Cancel, seconds: float | None) -> float | None:
-        """Wait until no other send is in flight.
-
-        Returns:
-            Seconds that are left of the deadline.
-        """
+    async def _forget(self) -> None:
         import asyncio  # no conversation, no asyncio: it takes longer to import than the rest of this package
 
-        from ._io.async_bounds import AsyncBounds
+        from ._io.launch import store_errors
 
-        me = asyncio.current_task()
-        began = time.monotonic()
-        if self._is_sending:
-            if self._sender is me:
-                raise ConfigurationError(
-                    "a send of this task on this conversation is not over, so that the next would wait for ever: "
-                    "read its events to the end, or close it, first"
-                )
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            bounds = AsyncBounds(cancel, seconds)
-            try:
-                await asyncio.wait({turn, bounds.over}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-                if cancel.cancelled:
-                    raise RunCancelledError("the send was cancelled while it waited its turn")
-                if not turn.done():
-                    raise DeadlineExceededError(f"the send waited for its turn until its deadline of {seconds:g} s")
-            except BaseException:
-                if turn.done():
-                    self._pass_turn()
-                else:
-                    self._waiting.remove(turn)
-                raise
-            finally:
-                bounds.close()
-        self._is_sending = True
-        self._sender = me
-        return None if seconds is None else max(seconds - (time.monotonic() - began), 1e-3)
-
-    def _pass_turn(self) -> None:
-        """The send is over: the one that has waited longest goes next."""
-        self._sender = None
-        if self._waiting:
-            self._waiting.popleft().set_result(None)  # the turn goes over to it, still taken
-        else:
-            self._is_sending = False
+        store, id = self._keep.store, self._keep.id
+        with store_errors(id, "emptied"):
+            if isinstance(store, MemoryStore) or inspect.iscoroutinefunction(store.save):
+                saved = store.save(id, [])
+            else:  # it may wait for a disk
+                saving = asyncio.ensure_future(asyncio.to_thread(store.save, id, []))
+                try:
+                    saved = await asyncio.shield(saving)
+                finally:  # the thread outlives a cancelled task: it must not empty what the next run saves
+                    await asyncio.wait({saving})
+            if inspect.isawaitable(saved):
+                await saved

@@ -22,8 +22,10 @@ from .tools.toolkit import Toolkit
 if TYPE_CHECKING:
     import httpx
 
+    from ._io.bounds import Bounds
     from ._io.launch import Call
     from ._io.sync_driver import SyncWorld
+    from .chunk_stream import Watch
     from .hooks import Hooks
     from .sync_conversation import Conversation
 
@@ -212,8 +214,8 @@ class SyncClient:
 
         keep = Keep(MemoryStore(), "") if id is None else Keep(self._store, id)
 
-        def prepare(prompt: Prompt, options: CallOptions) -> Call:
-            return self._call(prompt, toolkit, id, options, keep=keep)
+        def prepare(prompt: Prompt, options: CallOptions, watch: Callable[[Bounds], Watch]) -> Call:
+            return self._call(prompt, toolkit, id, options, keep=keep, watch=watch)
 
         return Conversation(prepare, self._drive, keep, keep_chunks)
 
@@ -253,6 +255,7 @@ class SyncClient:
         *,
         stream: bool = True,
         keep: Keep | None = None,
+        watch: Callable[[Bounds], Watch] | None = None,
     ) -> Call:
         from ._io.launch import Call
 
@@ -265,6 +268,7 @@ class SyncClient:
             stream=stream,
             can_wait=self._wait_for is not None,
             hooks=self._hooks,
+            watch=watch,
             keep=Keep(self._store, id) if keep is None and id is not None else keep,
         )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from typing import Any
 
 import pytest
 
 from tests.clients.harness import MODEL, later
+from tests.queues import standing
 from tests.server import PATIENCE_S, Gate, failure, says
 from toolnexus import (
     AsyncClient,
@@ -17,7 +17,6 @@ from toolnexus import (
     Cancel,
     ChunkType,
     ConfigurationError,
-    Conversation,
     DeadlineExceededError,
     RunCancelledError,
     SyncClient,
@@ -39,26 +38,9 @@ def client(serve):
         one.close()
 
 
-def waiting(chat: AsyncConversation) -> int:
-    """How many sends of `chat` wait their turn."""
-    return len(chat._waiting)
-
-
-class Line(deque[Any]):
-    """The line of a conversation, which tells those who wait until somebody stands in it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._grew = threading.Condition()
-
-    def append(self, place: Any) -> None:
-        with self._grew:
-            super().append(place)
-            self._grew.notify_all()
-
-    def wait_for(self, length: int) -> None:
-        with self._grew:
-            assert self._grew.wait_for(lambda: len(self) >= length, PATIENCE_S)
+def waiting() -> int:
+    """How many sends wait their turn, behind the one in flight."""
+    return standing() - 1
 
 
 # -- threads
@@ -71,22 +53,10 @@ def in_threads(*works) -> list[threading.Thread]:
     return threads
 
 
-def until_waiting(chat: Conversation, count: int) -> None:
-    """Wait until `count` sends stand in line behind the one in flight."""
-    assert isinstance(chat._line, Line)
-    chat._line.wait_for(count + 1)
-
-
-def conversation(client: SyncClient) -> Conversation:
-    chat = client.conversation()
-    chat._line = Line()
-    return chat
-
-
-def test_sends_of_several_threads_go_out_one_after_the_other_in_their_order(client):
+def test_sends_of_several_threads_go_out_one_after_the_other_in_their_order(client, queue):
     gate = Gate()
     one, server = client(says("1", before=gate), says("2"), says("3"))
-    chat = conversation(one)
+    chat = one.conversation()
     answers: list[tuple[str, str]] = []
 
     def send(prompt: str) -> None:
@@ -95,9 +65,9 @@ def test_sends_of_several_threads_go_out_one_after_the_other_in_their_order(clie
     threads = in_threads(lambda: send("a"))
     gate.wait_reached()
     threads += in_threads(lambda: send("b"))
-    until_waiting(chat, 1)
+    queue.wait_for(2)
     threads += in_threads(lambda: send("c"))
-    until_waiting(chat, 2)
+    queue.wait_for(3)
     assert len(server.requests) == 1
     gate.open()
     for thread in threads:
@@ -108,7 +78,7 @@ def test_sends_of_several_threads_go_out_one_after_the_other_in_their_order(clie
 
 def test_a_second_send_of_a_thread_with_half_read_events_is_refused(client):
     one, server = client(says("1"), says("2"))
-    chat = conversation(one)
+    chat = one.conversation()
     with chat.iter_events("a") as events:
         next(events)
         with pytest.raises(ConfigurationError, match="read its events to the end, or close it"):
@@ -120,14 +90,14 @@ def test_a_second_send_of_a_thread_with_half_read_events_is_refused(client):
 
 def test_events_that_were_never_read_hold_up_nobody(client):
     one, _ = client(says("1"))
-    chat = conversation(one)
+    chat = one.conversation()
     chat.iter_events("never")
     assert chat.send("a").text == "1"
 
 
 def test_a_send_from_within_a_hook_is_refused_and_logged_and_the_outer_one_goes_on(client, caplog):
     one, _ = client(says("1"))
-    chat = conversation(one)
+    chat = one.conversation()
     chat.chunks.hook(ChunkType.FINISH).do(lambda chunk: chat.send("b"))
     assert chat.send("a").text == "1"
     (record,) = caplog.records
@@ -135,10 +105,10 @@ def test_a_send_from_within_a_hook_is_refused_and_logged_and_the_outer_one_goes_
     assert isinstance(record.exc_info[1], ConfigurationError)
 
 
-def test_a_waiting_send_of_a_thread_can_be_cancelled_and_has_a_deadline(client):
+def test_a_waiting_send_of_a_thread_can_be_cancelled_and_has_a_deadline(client, queue):
     gate = Gate()
     one, server = client(says("1", before=gate), says("2"))
-    chat = conversation(one)
+    chat = one.conversation()
     threads = in_threads(lambda: chat.send("a"))
     gate.wait_reached()
     with pytest.raises(DeadlineExceededError):
@@ -148,7 +118,7 @@ def test_a_waiting_send_of_a_thread_can_be_cancelled_and_has_a_deadline(client):
     with pytest.raises(RunCancelledError):
         chat.send("c", cancel=cancel)
     cancel = Cancel()
-    threads.append(later(cancel, lambda: until_waiting(chat, 1)))
+    threads.append(later(cancel, lambda: queue.wait_for(2)))
     with pytest.raises(RunCancelledError):
         chat.send("d", cancel=cancel)
     gate.open()
@@ -159,10 +129,10 @@ def test_a_waiting_send_of_a_thread_can_be_cancelled_and_has_a_deadline(client):
     assert len(server.requests) == 2
 
 
-def test_interrupt_ends_the_send_in_flight_and_lets_the_next_thread_go(client):
+def test_interrupt_ends_the_send_in_flight_and_lets_the_next_thread_go(client, queue):
     gate = Gate()
     one, _ = client(says("1", before=gate), says("2"))
-    chat = conversation(one)
+    chat = one.conversation()
     ended: list[object] = []
 
     def send(prompt: str) -> None:
@@ -174,7 +144,7 @@ def test_interrupt_ends_the_send_in_flight_and_lets_the_next_thread_go(client):
     threads = in_threads(lambda: send("a"))
     gate.wait_reached()
     threads += in_threads(lambda: send("b"))
-    until_waiting(chat, 1)
+    queue.wait_for(2)
     chat.interrupt()
     for thread in threads:
         thread.join(PATIENCE_S)
@@ -184,7 +154,7 @@ def test_interrupt_ends_the_send_in_flight_and_lets_the_next_thread_go(client):
 
 def test_a_failed_send_of_a_thread_lets_the_next_one_go(client):
     one, _ = client(failure(401), says("2"))
-    chat = conversation(one)
+    chat = one.conversation()
     with pytest.raises(Exception, match="no luck"):
         chat.send("a")
     assert chat.send("b").text == "2"
@@ -215,7 +185,7 @@ def test_sends_of_several_tasks_go_out_one_after_the_other_in_their_order(serve)
     async def main(chat: AsyncConversation) -> None:
         tasks = [asyncio.create_task(chat.send(prompt)) for prompt in "abc"]
         await steps(lambda: server.requests)
-        assert (waiting(chat), len(server.requests)) == (2, 1)
+        assert (waiting(), len(server.requests)) == (2, 1)
         gate.open()
         assert [result.text for result in await asyncio.gather(*tasks)] == ["1", "2", "3"]
         assert [message.text for message in chat.messages] == ["a", "1", "b", "2", "c", "3"]
@@ -251,16 +221,16 @@ def test_a_waiting_send_of_a_task_can_be_cancelled_in_every_way_and_has_a_deadli
             await chat.send("c", cancel=cancelled)
         cancel = Cancel()
         waits = asyncio.create_task(chat.send("d", cancel=cancel))
-        await steps(lambda: waiting(chat))
+        await steps(lambda: waiting() > 0)
         cancel.cancel()
         with pytest.raises(RunCancelledError):
             await waits
         task = asyncio.create_task(chat.send("e"))
-        await steps(lambda: waiting(chat))
+        await steps(lambda: waiting() > 0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert waiting(chat) == 0
+        assert waiting() == 0
         gate.open()
         assert (await first).text == "1"
         assert (await chat.send("f")).text == "2"
@@ -279,10 +249,10 @@ def test_a_task_that_is_cancelled_just_as_its_turn_comes_passes_it_on(serve, by)
             await anext(events)
             second = asyncio.create_task(chat.send("b", cancel=cancel))
             third = asyncio.create_task(chat.send("c"))
-            await steps(lambda: waiting(chat) == 2)
+            await steps(lambda: waiting() == 2)
             async for _ in events:
                 pass
-            assert waiting(chat) == 1  # the turn is the second one's, who does not know it yet
+            assert waiting() == 1  # the turn is the second one's, who does not know it yet
             if by == "Cancel":
                 cancel.cancel()
             else:
@@ -301,7 +271,7 @@ def test_interrupt_ends_the_send_in_flight_and_lets_the_next_task_go(serve):
 
     async def main(chat: AsyncConversation) -> None:
         first, second = asyncio.create_task(chat.send("a")), asyncio.create_task(chat.send("b"))
-        await steps(lambda: server.requests and waiting(chat))
+        await steps(lambda: server.requests and waiting() > 0)
         chat.interrupt()
         with pytest.raises(RunCancelledError):
             await first

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
 
 from .._core.commands import Checkpoint, Finish, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
@@ -46,17 +46,24 @@ async def drive(call: Call, world: AsyncWorld) -> AsyncGenerator[Sequence[Stream
     """
     bounds = AsyncBounds(call.cancel, call.deadline)
     run: AgentRun | None = None
-    audience = Audience(call.hooks, call.watch, world.tools.spawn)
+    place = call.place
+    audience = Audience(call.hooks, None, world.tools.spawn)
     world.runs.enter(bounds)
     try:
         bounds.check()
-        run = call.begin(await _load(world, call.keep, bounds))
+        if place is not None:
+            await place.aenter(bounds)
+        if call.watch is not None:
+            audience = replace(audience, watch=call.watch(bounds))
+        run = call.begin(await _load(world, call.keep, bounds), audience.watch)
         audience.tell(run.take_news())
         async with aclosing(_carry_out(run, call, world, bounds, audience)) as batches:
             async for events in batches:
-                if bounds.is_limited:  # the user's own code takes time, too: look after each event
+                if place is not None or bounds.is_limited:  # the user's own code takes time: look after each event
                     for event in events:
                         yield (event,)
+                        if place is not None:
+                            place.stepped()
                         bounds.check()
                 else:
                     yield events
@@ -68,6 +75,8 @@ async def drive(call: Call, world: AsyncWorld) -> AsyncGenerator[Sequence[Stream
     finally:
         world.runs.leave(bounds)
         bounds.close()
+        if place is not None:
+            place.leave()
     yield run.done()
 
 

@@ -48,7 +48,9 @@ from ..messages import ImagePart, Message, TextPart
 from ..results import RunResult
 from ..stores import Keep
 from ..tools.toolkit import Toolkit
+from .bounds import Bounds
 from .hooking import Audience
+from .lines import Place
 
 _WIRES: dict[Style, Wire] = {"openai": OpenAIWire(), "anthropic": AnthropicWire()}
 
@@ -72,9 +74,12 @@ class Call:
     stream: bool
     can_wait: bool
     hooks: tuple[Hooks, ...]
-    watch: Watch | None
+    watch: Callable[[Bounds], Watch] | None
+    """Called when the run's turn has come; gives what its conversation watches of it."""
     keep: Keep | None
     """Where the transcript is loaded from and saved to."""
+    place: Place | None
+    """In the line of those who keep their transcript there."""
 
     @classmethod
     def create(
@@ -88,7 +93,7 @@ class Call:
         stream: bool,
         can_wait: bool,
         hooks: tuple[Hooks, ...] = (),
-        watch: Watch | None = None,
+        watch: Callable[[Bounds], Watch] | None = None,
         keep: Keep | None = None,
     ) -> Call:
         """Check the arguments of a call; what is left out is the client's.
@@ -129,9 +134,10 @@ class Call:
             hooks=hooks,
             watch=watch,
             keep=keep,
+            place=None if keep is None else Place(keep),
         )
 
-    def begin(self, stored: Sequence[Message] | None) -> AgentRun:
+    def begin(self, stored: Sequence[Message] | None, watch: Watch | None) -> AgentRun:
         """The machine for this call, on top of what the store has under its `id`."""
         config = self.config
         system = "\n\n".join(part for part in (self.system_prompt, self.toolkit.skills_prompt()) if part)
@@ -153,8 +159,8 @@ class Call:
                 conversation_id=self.id,
                 keeps=self.keep is not None,
                 can_wait=self.can_wait,
-                observed=self.watch is not None or any(h.on_chunk or h.on_message for h in self.hooks),
-                batch=self.watch.batch if self.watch is not None else 1,
+                observed=watch is not None or any(h.on_chunk or h.on_message for h in self.hooks),
+                batch=watch.batch if watch is not None else 1,
             )
         )
 

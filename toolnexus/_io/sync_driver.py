@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
 
 from .._core.commands import Checkpoint, Finish, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
@@ -46,17 +46,24 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
     """
     bounds = Bounds(call.cancel, call.deadline)
     run: AgentRun | None = None
-    audience = Audience(call.hooks, call.watch, world.tools.spawn)
+    place = call.place
+    audience = Audience(call.hooks, None, world.tools.spawn)
     world.runs.enter(bounds)
     try:
         bounds.check()
-        run = call.begin(_load(call.keep))
+        if place is not None:
+            place.enter(bounds)
+        if call.watch is not None:
+            audience = replace(audience, watch=call.watch(bounds))
+        run = call.begin(_load(call.keep), audience.watch)
         audience.tell(run.take_news())
         with closing(_carry_out(run, call, world, bounds, audience)) as batches:
             for events in batches:
-                if bounds.is_limited:  # the user's own code takes time, too: look after each event
+                if place is not None or bounds.is_limited:  # the user's own code takes time: look after each event
                     for event in events:
                         yield (event,)
+                        if place is not None:
+                            place.stepped()
                         bounds.check()
                 else:
                     yield events
@@ -68,6 +75,8 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
     finally:
         world.runs.leave(bounds)
         bounds.close()
+        if place is not None:
+            place.leave()
     yield run.done()
 
 
