@@ -472,6 +472,25 @@ def test_an_observer_in_a_tools_run_may_wait_for_the_outer_run(serve):
     assert said == ["Late."]
 
 
+def test_an_observer_in_a_sync_tools_run_may_wait_for_the_outer_run(serve):
+    server = serve(calls(("c1", "inner", "{}")), says("Inner."), says("Outer."), says("Late."))
+    store, over, said = MemoryStore(), threading.Event(), list[str]()
+
+    async def observe(message: Message) -> None:
+        if message.text == "Inner.":
+            async with AsyncClient(base_url=server.url, model=MODEL, store=store) as other:
+                said.append((await other.ask("c", id="talk")).text)
+            over.set()
+
+    with SyncClient(base_url=server.url, model=MODEL, store=store) as client:
+        chat = client.conversation()
+        chat.on_message(observe)
+        inner = define_tool(lambda: chat.send("b").text, name="inner")
+        assert client.ask("a", Toolkit(inner), id="talk").text == "Outer."
+        assert over.wait(PATIENCE_S)
+    assert said == ["Late."]
+
+
 def test_a_stream_that_another_task_reads_on_is_that_ones_affair(serve):
     server = serve(says("1", "2", "3"), says("4"))
 
@@ -695,7 +714,6 @@ def test_a_break_out_of_an_async_for_lets_the_next_run_go(serve):
         async with AsyncClient(base_url=server.url, model=MODEL) as client:
             async for _ in client.stream("a", id="talk"):
                 break
-            gc.collect()
             other = asyncio.create_task(client.ask("b", id="talk"))
             assert (await asyncio.wait_for(other, PATIENCE_S)).text == "2"
 

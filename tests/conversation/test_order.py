@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.clients.harness import MODEL, later
 from tests.queues import standing
-from tests.server import PATIENCE_S, Gate, failure, says
+from tests.server import PATIENCE_S, Gate, calls, failure, says
 from toolnexus import (
     AsyncClient,
     AsyncConversation,
     Cancel,
     ChunkType,
     ConfigurationError,
+    Conversation,
     DeadlineExceededError,
+    MemoryStore,
+    Message,
     RunCancelledError,
+    StoreError,
     SyncClient,
+    Toolkit,
+    define_tool,
 )
 
 
@@ -152,6 +159,76 @@ def test_interrupt_ends_the_send_in_flight_and_lets_the_next_thread_go(client, q
     assert ended == [RunCancelledError, "2"]
 
 
+@pytest.mark.parametrize("forget", [Conversation.reset, Conversation.clear])
+def test_forgetting_waits_for_the_send_in_flight_and_the_next_send_for_it(client, queue, forget):
+    gate = Gate()
+    one, server = client(says("1", before=gate), says("2"))
+    chat = one.conversation()
+    threads = in_threads(lambda: chat.send("a"))
+    gate.wait_reached()
+    threads += in_threads(lambda: forget(chat))
+    queue.wait_for(2)
+    threads += in_threads(lambda: chat.send("b"))
+    queue.wait_for(3)
+    gate.open()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert [m["content"] for m in server.requests[1].json["messages"]] == ["b"]
+    assert [message.text for message in chat.messages] == ["b", "2"]
+    assert {chunk.batch for chunk in chat.chunks.all()} == {2}
+
+
+@pytest.mark.parametrize("forget", [Conversation.reset, Conversation.clear])
+def test_forgetting_while_events_are_half_read_is_refused_and_changes_nothing(client, forget):
+    one, _ = client(says("1"), says("2"))
+    chat = one.conversation(id="talk")
+    chat.send("a")
+    with chat.iter_events("b") as events:
+        next(events)
+        with pytest.raises(ConfigurationError, match="'talk' is at work on a run of this thread or task"):
+            forget(chat)
+        assert chat.chunks.all() != []
+        assert [event.type for event in events][-1] == "done"
+    assert [message.text for message in chat.messages] == ["a", "1", "b", "2"]
+    forget(chat)
+    assert chat.messages == []
+
+
+def test_forgetting_from_a_tool_of_the_send_is_refused(client):
+    one, _ = client(calls(("c1", "wipe", "{}")), says("2"))
+    refused: list[ConfigurationError] = []
+
+    def wipe() -> None:
+        with pytest.raises(ConfigurationError, match="this conversation is at work on a run that waits") as caught:
+            chat.reset()
+        refused.append(caught.value)
+
+    chat = one.conversation(Toolkit(define_tool(wipe)))
+    assert chat.send("a").text == "2"
+    assert len(refused) == 1
+    assert len(chat.messages) == 4
+
+
+def test_a_transcript_that_cannot_be_forgotten_is_an_error_of_the_store():
+    class Full(MemoryStore):
+        def save(self, id: str, messages: Sequence[Message], /) -> None:
+            raise OSError("disk full")
+
+    chat = SyncClient(base_url="http://127.0.0.1:1", model=MODEL, store=Full()).conversation(id="talk")
+    with pytest.raises(StoreError, match="conversation 'talk' could not be emptied: OSError: disk full"):
+        chat.reset()
+
+
+def test_an_interrupt_after_the_end_of_a_send_is_none_of_the_next_ones(client):
+    one, _ = client(says("1"), says("2"))
+    chat = one.conversation()
+    with chat.iter_events("a") as events:
+        for event in events:
+            if event.type == "done":
+                chat.interrupt()
+    assert chat.send("b").text == "2"
+
+
 def test_a_failed_send_of_a_thread_lets_the_next_one_go(client):
     one, _ = client(failure(401), says("2"))
     chat = one.conversation()
@@ -279,6 +356,130 @@ def test_interrupt_ends_the_send_in_flight_and_lets_the_next_task_go(serve):
         gate.open()
 
     in_a_loop(server, main)
+
+
+@pytest.mark.parametrize("forget", [AsyncConversation.reset, AsyncConversation.clear])
+def test_forgetting_in_a_task_waits_for_the_send_in_flight_and_the_next_send_for_it(serve, forget):
+    gate = Gate()
+    server = serve(says("1", before=gate), says("2"))
+
+    async def main(chat: AsyncConversation) -> None:
+        first = asyncio.create_task(chat.send("a"))
+        await steps(lambda: server.requests)
+        forgets, second = asyncio.create_task(forget(chat)), asyncio.create_task(chat.send("b"))
+        await steps(lambda: waiting() == 2)
+        gate.open()
+        await asyncio.gather(first, forgets, second)
+        assert [m["content"] for m in server.requests[1].json["messages"]] == ["b"]
+        assert [message.text for message in chat.messages] == ["b", "2"]
+        assert {chunk.batch for chunk in chat.chunks.all()} == {2}
+
+    in_a_loop(server, main)
+
+
+@pytest.mark.parametrize("forget", [AsyncConversation.reset, AsyncConversation.clear])
+def test_forgetting_in_a_task_that_holds_the_conversation_is_refused_and_changes_nothing(serve, forget):
+    server = serve(calls(("c1", "wipe", "{}")), says("2"))
+
+    async def main() -> None:
+        async def wipe() -> None:
+            with pytest.raises(ConfigurationError, match="a tool, hook or wait_for"):
+                await forget(chat)
+
+        async with AsyncClient(base_url=server.url, model=MODEL) as client:
+            chat = client.conversation(Toolkit(define_tool(wipe)))
+            async with chat.stream("a") as events:
+                await anext(events)
+                with pytest.raises(ConfigurationError, match="of this thread or task"):
+                    await forget(chat)
+                assert chat.chunks.all() != []
+                async for _ in events:
+                    pass
+            assert [call.is_error for call in events.result.tool_calls] == [False]
+            assert len(chat.messages) == 4
+            await forget(chat)
+            assert chat.messages == []
+
+    asyncio.run(main())
+
+
+class SlowStore(MemoryStore):
+    """A store of a user's own, whose empty saves take until they are let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began, self.goes_on = threading.Event(), threading.Event()
+
+    def save(self, id: str, messages: Sequence[Message], /) -> None:
+        if not messages:
+            self.began.set()
+            assert self.goes_on.wait(PATIENCE_S)
+        super().save(id, messages)
+
+
+class Slow:
+    """`SlowStore`, but nothing that is known to wait for no disk."""
+
+    def __init__(self) -> None:
+        self.inner = SlowStore()
+        self.get, self.save = self.inner.get, self.inner.save
+
+
+def test_a_sync_store_that_is_emptied_does_not_hold_up_the_event_loop_and_no_run_overtakes_it(serve):
+    server, store = serve(says("1"), says("2")), Slow()
+
+    async def main() -> None:
+        async with AsyncClient(base_url=server.url, model=MODEL, store=store) as client:
+            chat = client.conversation(id="talk")
+            await chat.send("a")
+            resets = asyncio.create_task(chat.reset())
+            await steps(store.inner.began.is_set)
+            resets.cancel()
+            sends = asyncio.create_task(chat.send("b"))
+            await steps(lambda: standing() == 2)
+            assert not resets.done()  # its thread is still at it
+            store.inner.goes_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await resets
+            await sends
+            assert [message.text for message in chat.messages] == ["b", "2"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("hides", [True, False])
+def test_an_async_store_is_emptied_too(serve, hides):
+    class Async:
+        def __init__(self) -> None:
+            self.inner = MemoryStore()
+
+        async def get(self, id: str) -> list[Message] | None:
+            return self.inner.get(id)
+
+        async def save(self, id: str, messages: Sequence[Message]) -> None:
+            await asyncio.sleep(0)
+            self.inner.save(id, messages)
+
+    class Hidden:
+        def __init__(self) -> None:
+            self.inner = Async()
+
+        def get(self, id: str) -> Any:
+            return self.inner.get(id)
+
+        def save(self, id: str, messages: Sequence[Message]) -> Any:
+            return self.inner.save(id, messages)
+
+    server, store = serve(says("1")), Hidden() if hides else Async()
+
+    async def main() -> None:
+        async with AsyncClient(base_url=server.url, model=MODEL, store=store) as client:
+            chat = client.conversation(id="talk")
+            await chat.send("a")
+            await chat.reset()
+            assert await store.get("talk") == []
+
+    asyncio.run(main())
 
 
 def test_a_conversation_works_in_one_event_loop_after_the_other(serve):

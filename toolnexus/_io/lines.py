@@ -81,7 +81,8 @@ class Place:
     def __init__(self, keep: Keep) -> None:
         self._keep = keep  # also keeps the store alive, and with it the meaning of its id()
         self._key = (id(keep.store), keep.id)
-        self._line: _Line = deque()
+        self._line: _Line | None = None
+        """Where it stands, if it does."""
         self._ref: weakref.ref[Place] = weakref.ref(self)
         self._maker = self._reader = caller()
         self._lenders: Lenders = ()
@@ -151,7 +152,7 @@ class Place:
 
     @property
     def _has_turn(self) -> bool:
-        return self._line[0] is self._ref
+        return self._line is not None and self._line[0] is self._ref
 
     def _join(self) -> None:
         """Stand in line, at its end."""
@@ -161,21 +162,23 @@ class Place:
             line = _lines.get(self._key)
             if line is not None:
                 self._refuse_circle(line)
-            while _lines.get(self._key) is not self._line:  # somebody may leave here, and take an empty line away
+            while self._line is None or _lines.get(self._key) is not self._line:
+                # Once more if somebody leaves just here, and takes the line away that was empty then.
                 self._line = _lines.setdefault(self._key, deque())
                 self._line.append(self._ref)
 
     def leave(self) -> None:
         """Let the next one go. To be called however the wait or the run ended; may be called again."""
+        line = self._line
+        if line is None:
+            return
         with _lock:
-            line = self._line
-            if _lines.get(self._key) is line:  # else it had left, or it is the copy of a place in a forked child
-                with contextlib.suppress(ValueError):
-                    line.remove(self._ref)
+            if _lines.get(self._key) is line:  # else it is the copy of a place, in a forked child
+                _remove(line, self._ref)
                 _call_first(line)
                 if not line:
                     _lines.pop(self._key, None)
-            self._line = deque()
+            self._line = None
 
     __del__ = leave
 
@@ -251,8 +254,12 @@ def _call_first(line: _Line) -> None:
         first = ref()
         if first is None or first.wake is None or first.wake():
             return
-        with contextlib.suppress(ValueError):
-            line.remove(ref)
+        _remove(line, ref)
+
+
+def _remove(line: _Line, ref: weakref.ref[Place]) -> None:
+    with contextlib.suppress(ValueError):  # it left before, or was left out
+        line.remove(ref)
 
 
 def _forget() -> None:
