@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     import httpx
 
     from ._io.async_driver import AsyncWorld
+    from ._io.bounds import Bounds
     from ._io.launch import Call, Resumption
     from .async_conversation import AsyncConversation
+    from .chunk_stream import Watch
     from .hooks import Hooks
 
 
@@ -241,10 +243,10 @@ class AsyncClient:
 
         keep = Keep(MemoryStore(), "") if id is None else Keep(self._store, id)
 
-        def prepare(prompt: Prompt, options: CallOptions) -> Call:
-            return self._call(prompt, toolkit, id, options, keep=keep)
+        def prepare(prompt: Prompt | Resumption, options: CallOptions, watch: Callable[[Bounds], Watch]) -> Call:
+            return self._call(prompt, toolkit, id, options, keep=keep, watch=watch)
 
-        return AsyncConversation(prepare, self._drive, keep, keep_chunks)
+        return AsyncConversation(prepare, self._drive, self._forget, keep, keep_chunks)
 
     def conversation_store(self) -> ConversationStore:
         """The store in use."""
@@ -296,6 +298,7 @@ class AsyncClient:
         *,
         stream: bool = True,
         keep: Keep | None = None,
+        watch: Callable[[Bounds], Watch] | None = None,
     ) -> Call:
         from ._io.launch import Call
 
@@ -308,6 +311,7 @@ class AsyncClient:
             stream=stream,
             can_wait=self._wait_for is not None,
             hooks=self._hooks,
+            watch=watch,
             keep=Keep(self._store, id) if keep is None and id is not None else keep,
         )
 
@@ -317,6 +321,11 @@ class AsyncClient:
         async with aclosing(drive(call, self._get_world())) as batches:
             async for events in batches:
                 yield events
+
+    async def _forget(self, keep: Keep) -> None:
+        from ._io.async_driver import forget
+
+        await forget(keep, self._get_world())
 
     def _get_world(self) -> AsyncWorld:
         # httpx takes longer to import than all the rest: not before the first request.

@@ -22,8 +22,10 @@ from .tools.toolkit import Toolkit
 if TYPE_CHECKING:
     import httpx
 
+    from ._io.bounds import Bounds
     from ._io.launch import Call, Resumption
     from ._io.sync_driver import SyncWorld
+    from .chunk_stream import Watch
     from .hooks import Hooks
     from .sync_conversation import Conversation
 
@@ -248,10 +250,10 @@ class SyncClient:
 
         keep = Keep(MemoryStore(), "") if id is None else Keep(self._store, id)
 
-        def prepare(prompt: Prompt, options: CallOptions) -> Call:
-            return self._call(prompt, toolkit, id, options, keep=keep)
+        def prepare(prompt: Prompt | Resumption, options: CallOptions, watch: Callable[[Bounds], Watch]) -> Call:
+            return self._call(prompt, toolkit, id, options, keep=keep, watch=watch)
 
-        return Conversation(prepare, self._drive, keep, keep_chunks)
+        return Conversation(prepare, self._drive, self._forget, keep, keep_chunks)
 
     def conversation_store(self) -> ConversationStore:
         """The store in use."""
@@ -304,6 +306,7 @@ class SyncClient:
         *,
         stream: bool = True,
         keep: Keep | None = None,
+        watch: Callable[[Bounds], Watch] | None = None,
     ) -> Call:
         from ._io.launch import Call
 
@@ -316,6 +319,7 @@ class SyncClient:
             stream=stream,
             can_wait=self._wait_for is not None,
             hooks=self._hooks,
+            watch=watch,
             keep=Keep(self._store, id) if keep is None and id is not None else keep,
         )
 
@@ -323,6 +327,11 @@ class SyncClient:
         from ._io.sync_driver import drive
 
         yield from drive(call, self._get_world())
+
+    def _forget(self, keep: Keep) -> None:
+        from ._io.sync_driver import forget
+
+        forget(keep)
 
     def _get_world(self) -> SyncWorld:
         # httpx takes longer to import than all the rest: not before the first request.
