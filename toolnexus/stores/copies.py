@@ -53,19 +53,17 @@ def unchanged(old: list[Message], new: list[Message]) -> int:
     return end
 
 
-def unchanged_since(base: Snapshot, length: int, new: list[Message]) -> int:
-    """How many leading messages of `new` are stored already, `length` messages being stored at the revision of `base`.
+def check_base(base: Snapshot, length: int) -> None:
+    """Refuse a base that cannot be compared with: at its revision there are `length` messages.
 
     Raises:
-        ConfigurationError: `base` cannot be compared with, since somebody has changed its list.
+        ConfigurationError: Its list has been changed.
     """
-    old = base.messages or []
-    if len(old) != length:
+    if len(base.messages or ()) != length:
         raise ConfigurationError(
-            f"base: expected the {length} messages that the store gave, got {len(old)}; its list was changed."
-            " Pass [*base.messages, ...] as messages instead"
+            f"base: expected the {length} messages that the store gave, got {len(base.messages or ())}; its list was"
+            " changed. Pass [*base.messages, ...] as messages instead"
         )
-    return unchanged(old, new)
 
 
 def _copy(value: Any) -> Any:
