@@ -17,6 +17,7 @@ from .protocols import Snapshot
 _Copier = Callable[[Any], Any]  # Any, here and below: whatever the fields of a message hold
 
 _BLOCK = 256
+_UNCHANGING = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def copied(messages: Iterable[Message]) -> list[Message]:
@@ -67,9 +68,21 @@ def check_base(base: Snapshot, length: int) -> None:
 
 
 def _copy(value: Any) -> Any:
+    # Exact types only: what is derived from these may hold more. One frame for each level, for deep arguments.
     kind = type(value)
-    copier = _COPIERS.get(kind)
-    return copier(value) if copier is not None else _learn(kind)(value)
+    if kind in _UNCHANGING:
+        return value
+    if kind is dict:
+        twin = {}
+        for key, item in value.items():
+            twin[key] = _copy(item)
+        return twin
+    if kind is list or kind is tuple:
+        items: list[Any] = []
+        for item in value:
+            items.append(_copy(item))
+        return items if kind is list else tuple(items)
+    return (_COPIERS.get(kind) or _learn(kind))(value)
 
 
 def _learn(kind: type) -> _Copier:
@@ -84,8 +97,7 @@ def _is_record(kind: type) -> bool:
 
 def _record_copier(kind: type) -> _Copier:
     members = [getattr(kind, field.name) for field in fields(kind)]  # of a slotted class: descriptors
-    gets, puts = [member.__get__ for member in members], [member.__set__ for member in members]
-    pairs = list(zip(gets, puts, strict=True))
+    pairs = [(member.__get__, member.__set__) for member in members]
     new = object.__new__
 
     def copy_record(record: Any) -> Any:
@@ -97,14 +109,4 @@ def _record_copier(kind: type) -> _Copier:
     return copy_record
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-# Exact types only: what is derived from these may hold more.
-_COPIERS: dict[type, _Copier] = {
-    **dict.fromkeys((str, int, float, bool, bytes, type(None)), _same),
-    dict: lambda value: {key: _copy(item) for key, item in value.items()} if value else {},
-    list: lambda value: [_copy(item) for item in value],
-    tuple: lambda value: tuple([_copy(item) for item in value]),
-}
+_COPIERS: dict[type, _Copier] = {}
