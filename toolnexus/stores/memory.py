@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..errors import ConversationConflictError
 from ..messages import Message
-from .copies import checked, copied, unchanged, unchanged_since
+from .copies import check_base, checked, copied, unchanged
 from .protocols import Snapshot
 
 _REVISIONS = itertools.count(1)  # one count for all stores: what one gave is no other's either
@@ -55,7 +55,8 @@ class MemoryStore:
             kept = self._kept.get(id, _NOTHING)
             if kept.revision != base.revision:
                 raise ConversationConflictError(f"conversation {id!r} was saved or deleted by somebody else meanwhile")
-            same = unchanged_since(base, len(kept.messages or ()), messages)
+            check_base(base, len(kept.messages or ()))
+            same = unchanged(base.messages or [], messages)
             return Snapshot(messages, self._put(id, kept, same, messages))
 
     def ids(self) -> list[str]:
