@@ -177,7 +177,8 @@ class Call:
         config = self.config
         system = "\n\n".join(part for part in (self.system_prompt, self.toolkit.skills_prompt()) if part)
         if isinstance(prompt, Resumption) and not messages:
-            raise AnswerMismatchError(f"there is no conversation {self.id!r} in the store, and so nothing to resume")
+            where = "the result has no messages" if self.id is None else f"there is no conversation {self.id!r}"
+            raise AnswerMismatchError(f"{where}, and so nothing to resume")
         run = AgentRun(
             RunSetup(
                 wire=_WIRES[config.style],
