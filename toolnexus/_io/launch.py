@@ -188,8 +188,8 @@ class Call:
         config = self.config
         system = "\n\n".join(part for part in (self.system_prompt, self.toolkit.skills_prompt()) if part)
         if isinstance(prompt, Resumption) and not messages:
-            name = f"conversation {self.id!r}" if self.id is not None else "the conversation"
-            raise AnswerMismatchError(f"{name} is empty, and so there is nothing to resume")
+            where = "the conversation is empty" if self.id is None else f"there is no conversation {self.id!r}"
+            raise AnswerMismatchError(f"{where}, and so nothing to resume")
         run = AgentRun(
             RunSetup(
                 wire=_WIRES[config.style],
