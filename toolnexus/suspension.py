@@ -21,6 +21,7 @@ class Pending:
     data: Any = None  # any JSON: the tool's own message to whoever answers
     expires_at: float | None = None
     id: str | None = None
+    memo: Any = field(default=None, repr=False)  # any JSON: the tool's note to itself
 
     def __post_init__(self) -> None:
         for name, value, kinds in (
@@ -33,6 +34,7 @@ class Pending:
             if not isinstance(value, kinds):
                 raise TypeError(f"pending: {name} cannot be {value!r}; it may be written down and read elsewhere")
         object.__setattr__(self, "data", _json("pending", self.data))
+        object.__setattr__(self, "memo", _json("pending", self.memo))
 
 
 def pending(
@@ -43,6 +45,7 @@ def pending(
     data: Any = None,  # any JSON, as above
     expires_at: float | None = None,
     id: str | None = None,
+    memo: Any = None,  # any JSON, as above
 ) -> Pending:
     """Suspend the call: return this from a tool that cannot go on without an answer.
 
@@ -53,8 +56,9 @@ def pending(
         data: Any JSON for whoever shows the request.
         expires_at: Unix seconds after which an answer comes too late.
         id: The request's id; invented when left out.
+        memo: Any JSON, which the tool finds as `ctx.memo` when it runs again; nobody else sees it.
     """
-    return Pending(prompt, kind, url, data, expires_at, id)
+    return Pending(prompt, kind, url, data, expires_at, id, memo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +131,5 @@ class CallJournal:
     """Who asked the open one."""
     given: dict[str, GivenAnswer] = field(default_factory=dict)
     """The answers so far, by who asked for them."""
+    memo: Any = None  # any JSON
+    """What the tool noted for itself when it last suspended."""

@@ -369,6 +369,8 @@ class AgentRun:
     def tool_finished(self, outcome: ToolOutcome) -> Sequence[StreamEvent]:
         """A call of the current `AdmitTools` or `RunTools` is through: it has a result, or it waits for an answer."""
         events = self._open_calls().finished(outcome)
+        if outcome.spent is not None:
+            self._usage += outcome.spent
         self._batch_moved()
         return events
 
