@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextvars import ContextVar
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def agent_tool(
 
 
 @contextlib.contextmanager
-def one_deeper(max_depth: int) -> Iterator[None]:
+def one_deeper(max_depth: int) -> Generator[None, None, None]:
     """Count an agent that runs inside of others.
 
     Raises:
@@ -73,7 +73,7 @@ def begun(prompt: str, ctx: ToolContext) -> str | Resumption:
 
 
 @contextlib.contextmanager
-def counted(ctx: ToolContext) -> Iterator[None]:
+def counted(ctx: ToolContext) -> Generator[None, None, None]:
     """Let the tokens of an agent's run that fails count, too."""
     try:
         yield
