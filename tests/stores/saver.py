@@ -11,13 +11,14 @@ import random
 import signal
 import sys
 import time
+from typing import Literal
 
 from toolnexus import Message, SQLiteStore, ToolCallPart
 
 
 def transcript(number: int) -> list[Message]:
     """The conversation after `number` saves: it grows, its end is replaced, and now and then it begins anew."""
-    state = "started" if number % 3 else "finished"
+    state: Literal["started", "finished"] = "started" if number % 3 else "finished"
     size = random.Random(number).randrange(20_000)
     grown = [Message("user", f"{n}") for n in range(number % 23)]
     return [*grown, Message("assistant", [ToolCallPart(str(number), "x" * size, {"n": number}, state=state)])]
@@ -68,7 +69,7 @@ def main(path: str, rounds: int) -> None:
         with SQLiteStore(path) as store:
             kept = number_of(store.get("talk"))
         assert acknowledged <= kept <= acknowledged + 1, f"acknowledged {acknowledged}, kept {kept}"
-    print(kept, os.listdir(os.path.dirname(path)))
+    sys.stdout.write(f"{kept} {os.listdir(os.path.dirname(path))}\n")
 
 
 if __name__ == "__main__":
