@@ -11,14 +11,14 @@ import random
 import signal
 import sys
 import time
-from typing import Literal
 
 from toolnexus import Message, SQLiteStore, ToolCallPart
+from toolnexus.messages import CallState
 
 
 def transcript(number: int) -> list[Message]:
     """The conversation after `number` saves: it grows, its end is replaced, and now and then it begins anew."""
-    state: Literal["started", "finished"] = "started" if number % 3 else "finished"
+    state: CallState = "started" if number % 3 else "finished"
     size = random.Random(number).randrange(20_000)
     grown = [Message("user", f"{n}") for n in range(number % 23)]
     return [*grown, Message("assistant", [ToolCallPart(str(number), "x" * size, {"n": number}, state=state)])]
