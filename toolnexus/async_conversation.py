@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from ._io.async_stream import AsyncEventStream
@@ -14,11 +14,12 @@ from .errors import ConfigurationError
 from .events import StreamEvent
 from .messages import Message
 from .results import RunResult
-from .stores import Keep, MemoryStore
+from .stores import Keep
+from .suspension import Answer
 
 if TYPE_CHECKING:
     from ._io.bounds import Bounds
-    from ._io.launch import Call
+    from ._io.launch import Call, Resumption
 
 Batches = AsyncGenerator[Sequence[StreamEvent], None]
 
@@ -31,8 +32,9 @@ class AsyncConversation:
 
     def __init__(
         self,
-        prepare: Callable[[Prompt, CallOptions, Callable[[Bounds], Watch]], Call],
+        prepare: Callable[[Prompt | Resumption, CallOptions, Callable[[Bounds], Watch]], Call],
         drive: Callable[[Call], Batches],
+        forget: Callable[[Keep], Awaitable[None]],
         keep: Keep,
         keep_chunks: int | None,
     ) -> None:
@@ -40,6 +42,7 @@ class AsyncConversation:
         """The raw stream: hooks, chunks, summaries."""
         self._prepare = prepare
         self._drive = drive
+        self._forget = forget
         self._keep = keep
         self._observers: Observers[Message] = Observers()
         self._sends = 0
@@ -51,10 +54,7 @@ class AsyncConversation:
 
     async def send(self, prompt: Prompt, **options: Unpack[CallOptions]) -> RunResult:
         """Send a prompt and wait for the answer; it is streamed, for those who hook into `chunks`."""
-        async with self.stream(prompt, **options) as events:
-            async for _ in events:
-                pass
-            return events.result
+        return await _finished(self.stream(prompt, **options))
 
     def stream(self, prompt: Prompt, **options: Unpack[CallOptions]) -> AsyncEventStream:
         """Send a prompt; the run goes on as its events are asked for. Its end, or `aclose()`, lets the next send go."""
@@ -63,6 +63,17 @@ class AsyncConversation:
         return AsyncEventStream(self._drive(self._prepare(prompt, options, self._begin)))
 
     iter_events = stream
+
+    async def resume(self, answers: Answer | Sequence[Answer], **options: Unpack[CallOptions]) -> RunResult:
+        """Carry on a send that waits for answers, as `client.resume` does; a send of its own, with its own chunks."""
+        return await _finished(self.resume_stream(answers, **options))
+
+    def resume_stream(self, answers: Answer | Sequence[Answer], **options: Unpack[CallOptions]) -> AsyncEventStream:
+        """`resume` as an async iterator, which goes on as its events are asked for."""
+        from ._io.launch import Resumption
+
+        what = Resumption.of(answers, self._keep.id)
+        return AsyncEventStream(self._drive(self._prepare(what, options, self._begin)))
 
     @property
     def messages(self) -> list[Message]:
@@ -87,12 +98,12 @@ class AsyncConversation:
                 are half read.
         """
         async with self._between_sends():
-            await self._forget()
+            await self._forget(self._keep)
 
     async def clear(self) -> None:
         """Forget the transcript, the chunks and their hooks; summaries stay. Waits and may be refused as `reset`."""
         async with self._between_sends():
-            await self._forget()
+            await self._forget(self._keep)
             self.chunks.clear()
 
     def interrupt(self) -> None:
@@ -121,20 +132,9 @@ class AsyncConversation:
         finally:
             place.leave()
 
-    async def _forget(self) -> None:
-        import asyncio  # no conversation, no asyncio: it takes longer to import than the rest of this package
 
-        from ._io.launch import store_errors
-
-        store, id = self._keep.store, self._keep.id
-        with store_errors(id, "emptied"):
-            if isinstance(store, MemoryStore) or inspect.iscoroutinefunction(store.save):
-                saved = store.save(id, [])
-            else:  # it may wait for a disk
-                saving = asyncio.ensure_future(asyncio.to_thread(store.save, id, []))
-                try:
-                    saved = await asyncio.shield(saving)
-                finally:  # the thread outlives a cancelled task: it must not empty what the next run saves
-                    await asyncio.wait({saving})
-            if inspect.isawaitable(saved):
-                await saved
+async def _finished(events: AsyncEventStream) -> RunResult:
+    async with events:
+        async for _ in events:
+            pass
+        return events.result

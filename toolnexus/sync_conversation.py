@@ -15,10 +15,11 @@ from .events import StreamEvent
 from .messages import Message
 from .results import RunResult
 from .stores import Keep
+from .suspension import Answer
 
 if TYPE_CHECKING:
     from ._io.bounds import Bounds
-    from ._io.launch import Call
+    from ._io.launch import Call, Resumption
 
 Batches = Generator[Sequence[StreamEvent], None, None]
 
@@ -31,8 +32,9 @@ class Conversation:
 
     def __init__(
         self,
-        prepare: Callable[[Prompt, CallOptions, Callable[[Bounds], Watch]], Call],
+        prepare: Callable[[Prompt | Resumption, CallOptions, Callable[[Bounds], Watch]], Call],
         drive: Callable[[Call], Batches],
+        forget: Callable[[Keep], None],
         keep: Keep,
         keep_chunks: int | None,
     ) -> None:
@@ -40,6 +42,7 @@ class Conversation:
         """The raw stream: hooks, chunks, summaries."""
         self._prepare = prepare
         self._drive = drive
+        self._forget = forget
         self._keep = keep
         self._observers: Observers[Message] = Observers()
         self._sends = 0
@@ -60,19 +63,28 @@ class Conversation:
         **options: Unpack[CallOptions],
     ) -> RunResult:
         """Send a prompt and show each event of the run as it happens."""
-        if inspect.iscoroutinefunction(on_event):
-            raise ConfigurationError(f"on_event: nobody would await {on_event!r}; use AsyncClient, or a plain function")
-        with self.iter_events(prompt, **options) as events:
-            for event in events:
-                if on_event is not None:
-                    on_event(event)
-            return events.result
+        return _shown(self.iter_events(prompt, **options), on_event)
 
     def iter_events(self, prompt: Prompt, **options: Unpack[CallOptions]) -> EventStream:
         """Send a prompt; the run goes on as its events are asked for. Its end, or `close()`, lets the next send go."""
         if options.get("history") is not None:
             raise ConfigurationError("history: a conversation has its own")
         return EventStream(self._drive(self._prepare(prompt, options, self._begin)))
+
+    def resume(
+        self,
+        answers: Answer | Sequence[Answer],
+        on_event: Callable[[StreamEvent], object] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> RunResult:
+        """Carry on a send that waits for answers, as `client.resume` does; a send of its own, with its own chunks."""
+        return _shown(self.resume_stream(answers, **options), on_event)
+
+    def resume_stream(self, answers: Answer | Sequence[Answer], **options: Unpack[CallOptions]) -> EventStream:
+        """`resume` as an iterator, which goes on as its events are asked for."""
+        from ._io.launch import Resumption
+
+        return EventStream(self._drive(self._prepare(Resumption.of(answers, self._keep.id), options, self._begin)))
 
     @property
     def messages(self) -> list[Message]:
@@ -91,12 +103,12 @@ class Conversation:
                 are half read.
         """
         with self._between_sends():
-            self._forget()
+            self._forget(self._keep)
 
     def clear(self) -> None:
         """Forget the transcript, the chunks and their hooks; summaries stay. Waits and may be refused as `reset`."""
         with self._between_sends():
-            self._forget()
+            self._forget(self._keep)
             self.chunks.clear()
 
     def interrupt(self) -> None:
@@ -125,8 +137,12 @@ class Conversation:
         finally:
             place.leave()
 
-    def _forget(self) -> None:
-        from ._io.launch import store_errors
 
-        with store_errors(self._keep.id, "emptied"):
-            self._keep.store.save(self._keep.id, [])
+def _shown(events: EventStream, on_event: Callable[[StreamEvent], object] | None) -> RunResult:
+    if inspect.iscoroutinefunction(on_event):
+        raise ConfigurationError(f"on_event: nobody would await {on_event!r}; use AsyncClient, or a plain function")
+    with events:
+        for event in events:
+            if on_event is not None:
+                on_event(event)
+        return events.result

@@ -215,7 +215,7 @@ def test_a_transcript_that_cannot_be_forgotten_is_an_error_of_the_store():
             raise OSError("disk full")
 
     chat = SyncClient(base_url="http://127.0.0.1:1", model=MODEL, store=Full()).conversation(id="talk")
-    with pytest.raises(StoreError, match="conversation 'talk' could not be emptied: OSError: disk full"):
+    with pytest.raises(StoreError, match="conversation 'talk' could not be saved: OSError: disk full"):
         chat.reset()
 
 
