@@ -73,10 +73,10 @@ class ToolCallPart:
     """`"started"` without a result means that the process ended meanwhile. Never sent."""
     request: Request | None = None
     """The open question of a suspended call. Never sent."""
-    journal: CallJournal | None = field(default=None, repr=False)
-    """How a call without a result got where it is. Never sent."""
     origin: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+    journal: CallJournal | None = field(default=None, repr=False)
+    """How a call without a result got where it is. Never sent."""
     type: Literal["tool_call"] = field(default="tool_call", repr=False)
 
 

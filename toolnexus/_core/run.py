@@ -370,6 +370,8 @@ class AgentRun:
     def tool_finished(self, outcome: ToolOutcome) -> Sequence[StreamEvent]:
         """A call of the current `AdmitTools` or `RunTools` is through: it has a result, or it waits for an answer."""
         events = self._open_calls().finished(outcome)
+        if outcome.spent is not None:
+            self._usage += outcome.spent
         return events + self._batch_moved()
 
     def answer_received(self, answer: Answer, now: float) -> Sequence[StreamEvent]:

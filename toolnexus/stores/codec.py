@@ -55,11 +55,12 @@ def messages_from_json(text: str | bytes) -> list[Message]:
         envelope = _parse(text)
         if not isinstance(envelope, dict) or envelope.keys() != {"version", "messages"}:
             raise Misfit("expected an object with 'version' and 'messages', as messages_to_json() writes it")
-        if envelope["version"] != VERSION:
-            raise Misfit(f"expected version {VERSION}, got {envelope['version']!r}; a newer toolnexus may read it")
-        if not isinstance(envelope["messages"], list):
-            raise Misfit(f"messages: expected a list, got {envelope['messages']!r:.100}")
-        for message in envelope["messages"]:
+        version, messages = envelope["version"], envelope["messages"]
+        if type(version) is not int or version != VERSION:
+            raise Misfit(f"expected version {VERSION}, got {version!r:.100}; a newer toolnexus may read it")
+        if not isinstance(messages, list):
+            raise Misfit(f"messages: expected a list, got {messages!r:.100}")
+        for message in messages:
             read.append(_read(message, f"messages[{len(read)}]"))
     except Misfit as misfit:
         raise ConfigurationError(f"not a transcript: {misfit}") from None

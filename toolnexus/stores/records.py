@@ -16,14 +16,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_typ
 
 Change: TypeAlias = Callable[[Any], Any]  # Any, here and below: values and types are looked at when they come
 
-_NAMES = {
-    str: "a str",
-    bool: "a bool",
-    int: "a number",
-    float: "a number",
-    bytes: "bytes",
-    type(None): "None",
-}
+_NAMES = {bytes: "bytes", type(None): "None"}
 
 
 class Misfit(ValueError):
@@ -196,9 +189,10 @@ def _union(forms: list[Form]) -> Form:
         if form is None:
             raise _unexpected(wanted, plain)
         if form.tag and len(by_tag) > 1:
-            form = by_tag.get(plain.get("type"))
+            tag = plain.get("type")
+            form = by_tag.get(tag) if isinstance(tag, str) else None
             if form is None:
-                raise Misfit(f"expected a 'type' of {sorted(by_tag)}, got {plain.get('type')!r}")
+                raise Misfit(f"expected a 'type' of {sorted(by_tag)}, got {tag!r:.100}")
         return form.read(plain)
 
     return Form(tuple(by_kind), object, write, read)

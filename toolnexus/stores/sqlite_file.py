@@ -29,6 +29,7 @@ _TABLES = (
     "CREATE TABLE messages (conversation INTEGER NOT NULL, position INTEGER NOT NULL, body TEXT NOT NULL,"
     " PRIMARY KEY (conversation, position))",
 )
+_HEAD_BYTES = 100  # SQLite, "Database File Format", section 1.3
 _MAX_IDLE = 4
 _PAUSE_S = 0.01
 
@@ -154,10 +155,14 @@ class SQLiteFile:
         if os.path.isdir(self.path):
             raise StoreError(f"{self.path}: expected a file, got a folder")
         # Only if it is not there: to close a file ends all locks that this process has on it, those of SQLite too.
+        # Where a link leads to nothing, SQLite would make that file, and for all to read.
         try:
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            os.close(os.open(os.path.realpath(self.path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
-            pass
+            # SQLite takes a file of one byte for an empty one, and nobody would miss what was in it.
+            with contextlib.suppress(OSError):
+                if 0 < os.path.getsize(self.path) < _HEAD_BYTES:
+                    raise StoreError(f"{self.path}: not a SQLite database, or damaged") from None
         except OSError as error:
             raise StoreError(f"{self.path}: cannot be made: {error.strerror}") from error
 
