@@ -166,7 +166,7 @@ def left(*, store: str, folder: str) -> dict[str, Any]:
     return {
         "transcript": transcript(messages),
         "states": [(call.args["what"], call.state) for m in messages for call in m.tool_calls],
-        "results": [(p.id, p.output) for m in messages if m.role == "tool" for p in m.parts],  # type: ignore[union-attr]
+        "results": [(p.id, p.output) for m in messages if m.role == "tool" for p in m.parts],
         "log": [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else [],
     }
 

@@ -16,6 +16,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+_IMPORTED_LATE = (
+    *("tests.suspension.harness", "tests.suspension.crash"),
+    *("toolnexus._io.sync_driver", "toolnexus._io.async_driver", "tenacity", "sqlite3", "sniffio", "stringprep"),
+)
 
 
 class Processes:
@@ -57,10 +61,8 @@ class Processes:
 
 
 def main() -> None:
-    for name in ("harness", "crash"):
-        importlib.import_module(f"tests.suspension.{name}")
-    importlib.import_module("toolnexus._io.sync_driver")
-    importlib.import_module("toolnexus._io.async_driver")
+    for name in _IMPORTED_LATE:
+        importlib.import_module(name)
     while line := sys.stdin.readline():
         child = os.fork()
         if not child:

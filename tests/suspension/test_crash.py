@@ -99,7 +99,7 @@ def test_a_resume_dies_at_every_boundary_and_the_answers_are_used_once(serve, el
 
     def begin(folder: Path, store: str, kind: str) -> list[dict[str, Any]]:
         where = {"kind": kind, "url": url, "folder": str(folder), "store": store}
-        out = elsewhere.run(act, prompt="Go.", **where)
+        out = act(prompt="Go.", **where)
         assert out["error"] is None
         (_, *calls) = out["left"]["transcript"][1]
         assert [state for *_, state in calls] == ["waiting", "waiting", "finished"]
@@ -124,6 +124,7 @@ def test_a_resume_dies_at_every_boundary_and_the_answers_are_used_once(serve, el
             again = elsewhere.run(act, answers=answers, **where)
             if again["error"] is not None:
                 assert again["error"] == "AnswerMismatchError"  # they were on record: used
-                again = elsewhere.run(act, **where, **({"prompt": "Again."} if how == "prompt" else {"answers": []}))
+                rest: dict[str, Any] = {"prompt": "Again."} if how == "prompt" else {"answers": []}
+                again = elsewhere.run(act, **where, **rest)
                 assert again["error"] in (None, "ConfigurationError")
             check_end(again["left"])

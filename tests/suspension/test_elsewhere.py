@@ -39,7 +39,7 @@ def scenario(number: int) -> tuple[list[Call], Order, str]:
         ("delete", {"path": "a\u2028b"}),
         ("pay", {"amount": dice.choice([5, 500, 5000])}),
     ]
-    chosen = dice.sample(wanted, dice.randint(1, 5)) + [("ask", {"what": "last"})]
+    chosen = [*dice.sample(wanted, dice.randint(1, 5)), ("ask", {"what": "last"})]
 
     def order(requests: list[Request]) -> list[list[Request]]:
         requests = dice.sample(requests, len(requests))

@@ -104,7 +104,7 @@ def test_a_conversation_that_is_over(waiting):
 def test_a_conversation_that_is_not_there(waiting):
     waiting.refuses(AnswerMismatchError, "there is no conversation 'other'", Answer("ask a"), id="other")
     waiting.refuses(AnswerMismatchError, "there is no conversation 'other'", [], id="other")
-    waiting.refuses(AnswerMismatchError, "the result has no messages", Answer("ask a"), result=RunResult())
+    waiting.refuses(AnswerMismatchError, "the conversation is empty", Answer("ask a"), result=RunResult())
     assert waiting.store.get("other") is None
 
 

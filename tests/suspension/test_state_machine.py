@@ -36,6 +36,7 @@ from toolnexus import (
     RunResult,
     SQLiteStore,
     StoreError,
+    ToolResultPart,
 )
 
 EXAMPLES = int(os.environ.get("TOOLNEXUS_STATE_MACHINES", "25"))
@@ -76,11 +77,12 @@ class Talk(RuleBasedStateMachine):
         folder = Path(self.closing.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         self.server = self.closing.enter_context(Server(says))
         self.third = self.closing.enter_context(SQLiteStore(folder / "t.db"))
-        self.stores = [self.closing.enter_context(FailingStore(folder / "t.db")) for _ in range(2)]
+        self.stores = [FailingStore(folder / "t.db"), FailingStore(folder / "t.db")]
         self.clients: list[Client] = []
         for kind, store in zip(("sync", "async"), self.stores, strict=True):
-            client = new_client(kind, self.server, store=store)
-            self.clients.append(self.closing.enter_context(client))
+            self.clients.append(new_client(kind, self.server, store=store))
+            self.closing.enter_context(store)
+            self.closing.push(self.clients[-1])
         self.count = 0
         self.said: list[str] = []
         """Prompts that must be there."""
@@ -277,13 +279,13 @@ class Talk(RuleBasedStateMachine):
     @invariant()
     def every_call_that_is_closed_has_one_result(self) -> None:
         calls = [call for m in self.messages for call in m.tool_calls]
-        results = [part.id for m in self.messages if m.role == "tool" for part in m.parts]  # type: ignore[union-attr]
+        results = [p.id for m in self.messages for p in m.parts if isinstance(p, ToolResultPart)]
         assert len(results) == len(set(results))
         assert set(results) == {call.id for call in calls if call.state == "finished"}
 
 
 def test_nothing_is_lost_and_nothing_happens_twice() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Talk,
         settings=settings(
             max_examples=EXAMPLES,
