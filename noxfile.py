@@ -52,6 +52,14 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session
+def suspension(session: nox.Session) -> None:
+    """Resume at length: every crash with every store and client, more scenarios, more of what can be done."""
+    session.install("--quiet", ".", *group("test"))
+    env = {"TOOLNEXUS_SUSPENSION_ROUNDS": "200", "TOOLNEXUS_EVERY_CRASH": "1", "TOOLNEXUS_STATE_MACHINES": "500"}
+    session.run("python", "-m", "pytest", "-q", "tests/suspension", env=env)
+
+
+@nox.session
 def types(session: nox.Session) -> None:
     """mypy on everything, pyright's strict mode on the package and on user code that must type-check."""
     session.install("--quiet", "-e", ".", *group("types"), "nox")
