@@ -184,7 +184,7 @@ async def _read(run: AgentRun, response: AsyncResponse, audience: Audience) -> S
         if not run.wants_bytes:
             return run.response_ended(time.time())
         try:
-            data = await response.read(run.patience)
+            data = await response.read(run.patience, run.progress)
         except (APIConnectionError, ProtocolError) as error:
             return run.response_failed(error, time.time())
         return run.receive(data, time.time()) if data else run.response_ended(time.time())

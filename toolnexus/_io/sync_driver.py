@@ -182,7 +182,7 @@ def _read(run: AgentRun, response: SyncResponse, audience: Audience) -> Sequence
         if not run.wants_bytes:
             return run.response_ended(time.time())
         try:
-            data = response.read(run.patience)
+            data = response.read(run.patience, run.progress)
         except (APIConnectionError, ProtocolError) as error:
             return run.response_failed(error, time.time())
         return run.receive(data, time.time()) if data else run.response_ended(time.time())
