@@ -14,11 +14,11 @@ from ..errors import RunCancelledError, ToolnexusError
 from .async_network import AsyncDirectTransport
 from .async_pump import Pump
 from .bounds import Bounds, Patience
+from .decoding import Decoder, decoder_for
 from .request import (
     encode,
     environment_proxies,
     hidden_query,
-    is_encoded,
     key_headers,
     request_headers,
     shared_ssl_context,
@@ -158,7 +158,8 @@ class AsyncResponse:
         self._pump = pump
         self._idle: float | None = response.request.extensions["timeout"]["read"]
         if pump is None:
-            self._body = response.aiter_bytes() if is_encoded(response) else response.aiter_raw()
+            self._body = response.aiter_raw()
+        self._decoder = decoder_for(response)
         self.status = response.status_code
         self.headers: Mapping[str, str] = {k.lower(): v for k, v in response.headers.items()}
 
@@ -172,12 +173,21 @@ class AsyncResponse:
         if patience is not None:
             self._patience.shorten(patience)
         self._patience.wait_begins(progress)
-        data = await self._next()
+        data = await (self._next() if self._decoder is None else self._next_decoded(self._decoder))
         if isinstance(data, Exception):
             raise self._transport.error(data, self._patience)
         self._patience.wait_ended()
         self._patience.bounds.check()  # bytes may come for ever, and an interrupted connection reads as an end
         return data
+
+    async def _next_decoded(self, decoder: Decoder) -> bytes | Exception:
+        while not (piece := decoder.take()):
+            data = await self._next()
+            if not data or isinstance(data, Exception):
+                return data
+            self._patience.check()  # what decodes to nothing may come for ever, too
+            decoder.feed(data)
+        return piece
 
     async def _next(self) -> bytes | Exception:
         try:

@@ -154,9 +154,7 @@ class Patience:
         if progress != self._progress:
             self._progress, self._left = progress, self._progress_timeout
         self._stalls_at = time.monotonic() + self._left
-        error = self.stalled()
-        if error is not None:
-            raise error
+        self.check()
         return self._left
 
     def wait_ended(self) -> None:
@@ -164,6 +162,12 @@ class Patience:
         if self._stalls_at is not None:
             self._left = self._stalls_at - time.monotonic()
             self._stalls_at = None
+
+    def check(self) -> None:
+        """Raise if there is no time left to wait."""
+        error = self.bounds.exceeded() or self.stalled()
+        if error is not None:
+            raise error
 
     def stalled(self) -> APITimeoutError | None:
         """The error to end the exchange with, if the model takes too long for its next word."""

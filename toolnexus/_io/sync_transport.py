@@ -11,11 +11,11 @@ import httpx
 from ..config import ClientConfig
 from ..errors import RunCancelledError, ToolnexusError
 from .bounds import Bounds, Patience
+from .decoding import Decoder, decoder_for
 from .request import (
     encode,
     environment_proxies,
     hidden_query,
-    is_encoded,
     key_headers,
     request_headers,
     shared_ssl_context,
@@ -121,7 +121,9 @@ class SyncResponse:
         self._response = response
         self._patience = patience
         self._watch = _Watch(response, patience.bounds)
-        self._body = response.iter_bytes() if is_encoded(response) else response.iter_raw()
+        # A mock's response may have been read before.
+        self._body = response.iter_bytes() if response.is_stream_consumed else response.iter_raw()
+        self._decoder = decoder_for(response)
         self.status = response.status_code
         self.headers: Mapping[str, str] = {k.lower(): v for k, v in response.headers.items()}
 
@@ -135,7 +137,7 @@ class SyncResponse:
         if patience is not None and self._patience.shorten(patience):
             self._watch.shorten(patience)
         self._watch.expect_progress(self._patience.wait_begins(progress))
-        data = self._next()
+        data = self._next() if self._decoder is None else self._next_decoded(self._decoder)
         self._watch.expect_progress(None)
         if isinstance(data, Exception):
             raise self._transport.error(data, self._patience)
@@ -144,6 +146,15 @@ class SyncResponse:
         self._patience.wait_ended()
         self._patience.bounds.check()  # bytes may come for ever, and an interrupted connection reads as an end
         return data
+
+    def _next_decoded(self, decoder: Decoder) -> bytes | Exception:
+        while not (piece := decoder.take()):
+            data = self._next()
+            if not data or isinstance(data, Exception):
+                return data
+            self._patience.check()  # what decodes to nothing may come for ever, too
+            decoder.feed(data)
+        return piece
 
     def _next(self) -> bytes | Exception:
         try:
