@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
+from ._io.async_closing import aclosing
 from ._io.async_stream import AsyncEventStream
 from .config import CallOptions, ClientConfig, Prompt, Style, TimeoutLike
 from .errors import ConfigurationError

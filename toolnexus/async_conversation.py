@@ -6,10 +6,10 @@ import inspect
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
+from ._io.async_closing import aclosing
 from ._io.async_stream import AsyncEventStream
 from .cancel import Cancel
 from .chunk_stream import ChunkStream, Hook, Observers, Watch

@@ -6,7 +6,6 @@ import inspect
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar, assert_never
 
@@ -18,6 +17,7 @@ from ..messages import Message
 from ..stores import Keep, MemoryStore
 from ..suspension import Answer, Request
 from .async_bounds import AsyncBounds
+from .async_closing import aclosing
 from .async_tools import AsyncTools
 from .async_transport import AsyncResponse, AsyncTransport
 from .bounds import Runs

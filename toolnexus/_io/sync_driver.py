@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
@@ -61,6 +62,8 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
                 else:
                     yield events
     except BaseException as error:
+        if sys.is_finalizing():  # a stream that was open when the process ended: nobody can be told any more
+            raise
         _abandon(run, call, error)
         if run is not None:
             audience.tell(run.take_news())
