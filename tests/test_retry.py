@@ -292,7 +292,7 @@ def test_three_of_ten_attempts_may_fail_for_ever(failing_of_ten: int, holds: boo
         if dice.random() < failing_of_ten / 10:
             raise status(503)
 
-    for _ in range(20_000):
+    for _ in range(5_000):
         tries(shared, attempt)
     assert (shared.budget.left > 400) is holds
     assert (shared.budget.left < 5) is not holds

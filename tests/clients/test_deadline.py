@@ -32,7 +32,7 @@ from toolnexus import (
     pending,
 )
 
-DEADLINE_S = 0.2
+DEADLINE_S = 0.1
 LATE_S = 0.2
 
 over = threading.Event()
@@ -106,7 +106,7 @@ def test_a_request_that_nobody_takes(connect):
 
 def test_retries_that_would_go_on(connect, serve):
     """The wait before a retry either fits, or is not begun; then the error is the one that was to be retried."""
-    server = serve(lambda request: failure(503, retry_after="0.06"))
+    server = serve(lambda request: failure(503, retry_after="0.03"))
     client = connect(server, retries=1000)
     check_in_time(lambda: client.stream("Go.", deadline=DEADLINE_S), ToolnexusError)
     client = connect(server, retries=1000, retry_base=0.01)

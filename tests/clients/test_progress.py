@@ -82,13 +82,13 @@ def paced(pieces: list[bytes], pause: float) -> tuple[list[Any], threading.Threa
 
 def test_pieces_of_arguments_are_progress_although_no_event_shows_them(connect, serve):
     pieces = tool_call("c1", "add", ['{"a"', ": 1, ", '"b"', ": 2}"])
-    writes, thread = paced(pieces, 0.15)
+    writes, thread = paced(pieces, 0.12)
     server = serve(reply(writes, finish("tool_calls"), done()), says("3"))
 
     def add(a: int, b: int) -> int:
         return a + b
 
-    client = connect(server, progress_timeout=0.5, retries=0)
+    client = connect(server, progress_timeout=0.4, retries=0)
     assert client.stream("Go.", Toolkit(define_tool(add))).text == "3"
     thread.join()
 
@@ -99,9 +99,9 @@ def test_time_that_the_consumer_takes_is_not_the_models(connect, serve):
 
     def on_event(event: StreamEvent) -> None:
         seen.append(event.type)
-        threading.Event().wait(0.3)
+        threading.Event().wait(0.2)
 
-    connect(server, progress_timeout=0.2, retries=0).stream("Go.", on_event=on_event)
+    connect(server, progress_timeout=0.15, retries=0).stream("Go.", on_event=on_event)
     assert seen == ["text", "text", "done"]
 
 
@@ -166,6 +166,6 @@ def test_a_callers_client_is_given_up_in_time_too(serve, kind, framing):
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_flood_over_a_callers_client_is_no_progress(serve, kind):
     server = serve(reply(text("Hel"), Flood(b": still here\n\n")))
-    error = by_caller(kind, server, progress_timeout=0.2)
+    error = by_caller(kind, server, progress_timeout=0.1)
     assert "(progress_timeout)" in str(error)
     assert error.result.text == "Hel"

@@ -13,7 +13,7 @@ from tests.load.child import FULL, IN_FLIGHT_MIB, ROOT, command, figure, has_pea
 from tests.server import Flood, Request, Response, Server, done, finish, reply, says, sse
 
 MIB = 1024 * 1024
-EVENTS = 1_000_000 if FULL else 100_000
+EVENTS = 1_000_000 if FULL else 60_000
 BLOCK = 500
 """Events in one write of the server."""
 

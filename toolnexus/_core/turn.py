@@ -50,7 +50,11 @@ class Pieces:
             self._pieces.clear()
 
     def __str__(self) -> str:
-        return "".join((*self._blocks, *self._pieces))
+        if self._pieces or len(self._blocks) > 1:
+            # Kept joined: whoever asks again shares the text, which may be large, and is asked for four times.
+            self._blocks = ["".join((*self._blocks, *self._pieces))]
+            self._pieces.clear()
+        return self._blocks[0] if self._blocks else ""
 
 
 @dataclass(slots=True, eq=False)
