@@ -18,10 +18,13 @@ from toolnexus import (
     BadRequestError,
     DeadlineExceededError,
     ProtocolError,
+    RunCancelledError,
     StreamInterruptedError,
     SyncClient,
 )
+from toolnexus._io.bounds import Bounds, Patience
 from toolnexus._io.decoding import Decoder, decoder_for
+from toolnexus._io.sync_transport import SyncResponse, SyncTransport
 
 BODY = b"".join(bytes(write) for write in says("Hel", "lo", "!").writes if isinstance(write, bytes)) * 40
 
@@ -109,6 +112,29 @@ def test_a_body_that_decodes_to_nothing_for_ever_ends_with_the_run(connect, serv
     server = serve(reply(head, Flood(empty_block * 100), headers={"content-encoding": "gzip"}))
     with soon(), pytest.raises(DeadlineExceededError):
         connect(server).stream("Go.", deadline=0.2)
+
+
+def test_nor_does_it_hold_up_a_read_that_always_has_bytes():
+    bounds = Bounds(None, None)
+    asked: list[int] = []
+
+    class Nothing(httpx.SyncByteStream):
+        def __iter__(self) -> Iterator[bytes]:
+            yield gzip.compress(b"")[:10]  # the head alone
+            for count in range(1000):
+                asked.append(count)
+                if count == 500:
+                    bounds.end("over")
+                yield b"\0\0\0\xff\xff"
+
+    request = httpx.Request("POST", "http://127.0.0.1:1")
+    response = httpx.Response(200, stream=Nothing(), headers=HEADERS, request=request)
+    config = SyncClient(model="m", base_url="http://127.0.0.1:1")._config
+    reading = SyncResponse(SyncTransport(config, None), response, Patience(bounds))
+    with pytest.raises(RunCancelledError, match="over"):
+        reading.read(None)
+    assert asked == [*range(501)]
+    reading.close()
 
 
 # -- over a caller's client
