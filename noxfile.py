@@ -52,6 +52,14 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session
+def suspension(session: nox.Session) -> None:
+    """Resume at length: every crash with every store and client, more scenarios, more of what can be done."""
+    session.install("--quiet", ".", *group("test"))
+    env = {"TOOLNEXUS_SUSPENSION_ROUNDS": "200", "TOOLNEXUS_EVERY_CRASH": "1", "TOOLNEXUS_STATE_MACHINES": "500"}
+    session.run("python", "-m", "pytest", "-q", "tests/suspension", env=env)
+
+
+@nox.session
 def types(session: nox.Session) -> None:
     """mypy on everything, pyright's strict mode on the package and on user code that must type-check."""
     session.install("--quiet", "-e", ".", *group("types"), "nox")
@@ -89,6 +97,13 @@ def oracles(session: nox.Session) -> None:
     """What the official SDKs make of the same streams as we."""
     session.install("--quiet", ".", *group("oracles"))
     session.run("python", "-m", "pytest", "-q", "tests/oracles", env={"TOOLNEXUS_REQUIRE_SDKS": "1"})
+
+
+@nox.session
+def load(session: nox.Session) -> None:
+    """The tests of memory, back pressure and concurrency with the numbers that we publish; the others take a sample."""
+    session.install("--quiet", ".", *group("test"))
+    session.run("python", "-m", "pytest", "-q", "-rP", "tests/load", env={"TOOLNEXUS_LOAD": "1"})
 
 
 @nox.session
