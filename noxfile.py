@@ -100,6 +100,13 @@ def oracles(session: nox.Session) -> None:
 
 
 @nox.session
+def load(session: nox.Session) -> None:
+    """The tests of memory, back pressure and concurrency with the numbers that we publish; the others take a sample."""
+    session.install("--quiet", ".", *group("test"))
+    session.run("python", "-m", "pytest", "-q", "-rP", "tests/load", env={"TOOLNEXUS_LOAD": "1"})
+
+
+@nox.session
 def wheel(session: nox.Session) -> None:
     """Build the wheel from the sdist, and run tests with it outside of the source tree."""
     session.install("--quiet", "build", *group("test"))

@@ -60,6 +60,7 @@ class SyncClient:
         retry_base: float = 0.5,
         max_retry_after: float = 60,
         timeout: float | TimeoutLike | None = None,
+        progress_timeout: float | None = None,
         deadline: float | None = None,
         wait_for: Callable[[Request], Answer] | None = None,
         store: ConversationStore | None = None,
@@ -86,11 +87,14 @@ class SyncClient:
             query: Added to every request's URL.
             system_prompt: Sent with every run, never part of a transcript.
             max_turns: Model responses per run; then the run ends as `"incomplete"`.
-            retries: Further tries for each response of which nothing was shown yet.
+            retries: Further tries for each response of which nothing was shown yet. All runs of a client share a budget
+                of 500, which successes fill up again, so that a dead service is not hammered.
             retry_base: Seconds before the first retry; each further one waits twice as long, with jitter.
             max_retry_after: Seconds that a service may ask us to wait.
             timeout: Seconds of silence before a run fails; an `httpx.Timeout` sets connect, read and write alone;
-                `None` is connect 10, read 300, write 60.
+                `None` is connect 10, read 300, write 60. Any byte counts as life.
+            progress_timeout: Seconds that the model may take for the next text, thinking or piece of a tool call in a
+                streamed response; comments and pings do not count. Time that the consumer takes does not either.
             deadline: Seconds for one whole run.
             wait_for: Answers the requests of suspended tools; without it such a run ends as `"pending"`.
             store: Keeps conversations by id; `None` keeps them in memory.
@@ -119,6 +123,7 @@ class SyncClient:
             retry_base=retry_base,
             max_retry_after=max_retry_after,
             timeout=timeout,
+            progress_timeout=progress_timeout,
             deadline=deadline,
             request_params=request_params,
             body_transform=body_transform,
