@@ -186,6 +186,7 @@ def check_sent(played: Played) -> None:
         assert f"token={TOKEN}" in request.target
 
 
+@pytest.mark.case("security-key-not-in-debug-output")
 def test_a_key_is_sent_and_shows_nowhere(played: Played) -> None:
     check_sent(played)
     assert found(played) == []
