@@ -33,7 +33,7 @@ STATUSES = {
     404: (NotFoundError, False),
     408: (APIStatusError, True),
     409: (ConflictError, True),
-    413: (APIStatusError, False),
+    413: (BadRequestError, False),
     418: (APIStatusError, False),
     422: (BadRequestError, False),
     429: (RateLimitError, True),
