@@ -110,6 +110,20 @@ def load(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """A million inputs, or as many as `nox -s fuzz -- N` says; then a guided fuzzer where there is one to install."""
+    inputs = int(session.posargs[0]) if session.posargs else 1_000_000
+    session.install("--quiet", "-e", ".", *group("test"))
+    session.run("python", "-m", "pytest", "-q", "tests/fuzz", env={"TOOLNEXUS_FUZZ": str(inputs)})
+    try:
+        session.install("--quiet", "--only-binary=:all:", "atheris")
+    except nox.command.CommandFailed:
+        session.skip("atheris cannot be installed here; the million inputs were fuzzed without a guide")
+    for target in ("server-sent events", "openai stream", "anthropic stream", "whole runs"):
+        session.run("python", "-m", "tests.fuzz", target, f"-runs={inputs // 40}", "-verbosity=0")
+
+
+@nox.session
 def wheel(session: nox.Session) -> None:
     """Build the wheel from the sdist, and run tests with it outside of the source tree."""
     session.install("--quiet", "build", *group("test"))

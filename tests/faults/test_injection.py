@@ -107,12 +107,12 @@ def test_what_a_caller_says_stays_in_the_body_and_in_the_query(
     history = [
         Message("user", EVIL),
         Message("assistant", [ToolCallPart(EVIL, EVIL, {EVIL: EVIL})]),
-        Message("tool", [ToolResultPart(EVIL, EVIL, [TextPart(EVIL)])]),
+        Message("tool", [ToolResultPart(EVIL, EVIL, (TextPart(EVIL),))]),
     ]
     answer = (
         says("Yes.")
         if style == "openai"
-        else reply(map(sse, [claude.start(), *claude.text(0, "Yes."), *claude.finish()]))
+        else reply([sse(payload) for payload in [claude.start(), *claude.text(0, "Yes."), *claude.finish()]])
     )
     server = serve(answer, answer)
     client = connect(
