@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     )
     from .hooks import AfterLLM, AfterTool, BeforeLLM, BeforeTool, Hooks, RetryInfo
     from .sync_conversation import Conversation
+    from .tools.builtin import Builtins
 
 __all__ = [
     "APIConnectionError",
@@ -100,6 +101,7 @@ __all__ = [
     "BadRequestError",
     "BeforeLLM",
     "BeforeTool",
+    "Builtins",
     "Cancel",
     "Chunk",
     "ChunkStream",
@@ -184,6 +186,7 @@ _LATER = {
     "AsyncConversation": ".async_conversation",
     "BeforeLLM": ".hooks",
     "BeforeTool": ".hooks",
+    "Builtins": ".tools.builtin",
     "Chunk": ".chunks",
     "ChunkStream": ".chunk_stream",
     "ChunkTag": ".chunks",

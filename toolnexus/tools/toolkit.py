@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from types import TracebackType
 
+    from .builtin import Builtins
+
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -34,12 +36,13 @@ class Toolkit:
     it holds something; functions hold nothing.
     """
 
-    def __init__(self, *tools: Tool | Toolkit | Function) -> None:
+    def __init__(self, *tools: Tool | Toolkit | Function, builtins: Builtins | None = None) -> None:
         """Collect tools.
 
         Args:
             tools: `Tool` objects, functions to make one of, and other toolkits, whose tools of this moment are
                 taken; they are not closed with this one.
+            builtins: Built-in tools, those that it names; none without it.
 
         Raises:
             ConfigurationError: Two tools have one name, or no tool can be made of a function.
@@ -50,6 +53,8 @@ class Toolkit:
         for item in tools:
             for tool in item.tools() if isinstance(item, Toolkit) else (item,):
                 self.register(tool)
+        if builtins is not None:
+            self._add_builtins(builtins)
 
     def __repr__(self) -> str:
         return f"<Toolkit {', '.join(self._tools) or '(empty)'}>"
@@ -162,6 +167,17 @@ class Toolkit:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def _add_builtins(self, builtins: object) -> None:
+        from .builtin import Builtins  # few toolkits have any, and they take a while to import
+
+        if not isinstance(builtins, Builtins):
+            raise TypeError(
+                f"builtins: expected Builtins(root, allow=['read', ...]), got {clip(repr(builtins))}; "
+                "none is on unless it is named"
+            )
+        for tool in builtins.tools():
+            self.register(tool)
 
     def _definitions(self) -> list[tuple[str, str, dict[str, Any]]]:  # Any: JSON
         return [(tool.name, tool.description, copy.deepcopy(dict(tool.input_schema))) for tool in self.tools()]
