@@ -26,8 +26,9 @@ def matches(regex: re.Pattern[str], text: str, limit: int) -> list[tuple[int, st
     """The first `limit` lines of `text` that match, with their numbers from 1."""
     found: list[tuple[int, str]] = []
     for number, line in enumerate(text.split("\n"), 1):
+        line = line.removesuffix("\r")  # before the search: `$` means the end of the line
         if (match := regex.search(line)) is not None:
-            found.append((number, _shown(line.removesuffix("\r"), match.start())))
+            found.append((number, _shown(line, match.start())))
             if len(found) >= limit:
                 break
     return found
@@ -73,5 +74,5 @@ def _bound(seconds: float) -> None:
             resource.setrlimit(which, (bound, hard))
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # pragma: no cover - in a process of its own
     serve(sys.stdin.buffer, sys.stdout.buffer)

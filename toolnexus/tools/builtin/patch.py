@@ -172,8 +172,9 @@ def _place(lines: Sequence[str], hunk: Hunk, start: int, path: str) -> int:
     """Where the hunk's old lines begin, at `start` or after it."""
     if hunk.anchor:
         found = [n for n in range(start, len(lines)) if lines[n].strip() == hunk.anchor]
-        if not found:
-            raise RefusedError(f"{path!r} has no line {clip(hunk.anchor)!r}, from line {start + 1} on")
+        if len(found) != 1:
+            how_often = f"{len(found)} lines" if found else "no line"
+            raise RefusedError(f"{path!r} has {how_often} {clip(hunk.anchor)!r}, from line {start + 1} on, for '@@'")
         start = found[0] + 1
     if not hunk.old:  # lines to put in: behind the anchor, or at the end
         return start if hunk.anchor and not hunk.at_end else len(lines)
@@ -187,7 +188,7 @@ def _place(lines: Sequence[str], hunk: Hunk, start: int, path: str) -> int:
             f"{path!r} does not have these lines, from line {start + 1} on: {shown}; "
             "they must match exactly, and hunks go down the file"
         )
-    if len(places) > 1:
+    if len(places) > 1 and not hunk.anchor:  # the anchor says which: the first one after it
         numbers = ", ".join(str(n + 1) for n in places[:10])
         raise RefusedError(f"{path!r} has these lines in {len(places)} places ({numbers}): {shown}; give more context")
     return places[0]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import assert_never
 
 from ...tool import ToolContext, ToolResult
 from .files import Files, go_on
@@ -38,7 +39,7 @@ class _Step:
                 folder.write(
                     name, self.after, None if self.before is None else self.before.state, may_go_on, like=self.like
                 )
-            elif self.before is not None:
+            elif self.before is not None:  # pragma: no branch - one of the two is there
                 may_go_on()
                 folder.remove(name, self.before.state)
 
@@ -118,6 +119,8 @@ class Patches:
                     _Step(self._root, change.new_path, None, after, content.state),
                     _Step(self._root, change.path, content, None),
                 ]
+            case _ as unreachable:
+                assert_never(unreachable)
 
     def _content(self, path: str) -> Content:
         where, name = self._root.target(path)
@@ -174,3 +177,5 @@ def _said(change: Change) -> str:
             return f"changed {change.path!r}"
         case UpdateFile():
             return f"changed {change.path!r}, now {change.new_path!r}"
+        case _ as unreachable:
+            assert_never(unreachable)

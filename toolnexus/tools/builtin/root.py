@@ -52,11 +52,7 @@ class Root:
         shown = clip(repr(path))
         if not path:
             raise RefusedError("the path is empty; '.' is the root")
-        try:
-            encoded = os.fsencode(path)
-        except UnicodeEncodeError:
-            raise RefusedError(f"{shown} is no path: half a character in it") from None
-        if b"\0" in encoded:
+        if "\0" in path:
             raise RefusedError(f"{shown} is no path: NUL in it")
         pure = PurePath(path)
         parts = pure.parts

@@ -69,12 +69,13 @@ class Search:
         """
         names = Glob(glob if "/" in glob else f"**/{glob}")
         parts = self._root.parts(path)
+        is_one = self._is_one_file(parts)
         walk = _Walk(self._seconds, ctx)
         lines: list[str] = []
         try:
             with (
                 Matcher(pattern, ignore_case=ignore_case, seconds=self._seconds, ctx=ctx) as matcher,
-                closing(self._files(parts, names, walk)) as files,
+                closing(self._files(parts, is_one, names, walk)) as files,
             ):
                 for folder, name in files:
                     self._search(folder, name, matcher, walk, lines)
@@ -82,12 +83,23 @@ class Search:
             walk.notes.append(f"stopped: {stopped}")
         return _report(lines, walk.notes, "no line matches")
 
-    def _files(self, parts: tuple[str, ...], names: Glob, walk: _Walk) -> Generator[tuple[Folder, str]]:
+    def _is_one_file(self, parts: tuple[str, ...]) -> bool:
+        """Whether a path is no folder, but a file.
+
+        Raises:
+            RefusedError: It is neither, or cannot be read.
+        """
         with self._root.folder(parts[:-1]) as above:
-            if parts and not above.is_folder(parts[-1]):
-                self._content(above, parts[-1])  # says why, if it cannot be read
+            if not parts or above.is_folder(parts[-1]):
+                return False
+            self._content(above, parts[-1])
+            return True
+
+    def _files(self, parts: tuple[str, ...], is_one: bool, names: Glob, walk: _Walk) -> Generator[tuple[Folder, str]]:
+        if is_one:
+            with self._root.folder(parts[:-1]) as above:
                 yield above, parts[-1]
-                return
+            return
         with self._root.folder(parts) as top, closing(walk.below(top, names, names.start)) as found:
             for folder, entry in found:
                 if not entry.is_folder and not entry.is_link:

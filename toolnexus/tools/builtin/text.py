@@ -43,13 +43,10 @@ class Text:
         """Write it as it was read.
 
         Raises:
-            RefusedError: It is larger than `limit` bytes, or cannot be written as UTF-8.
+            RefusedError: It is larger than `limit` bytes.
         """
         text = self.text if self.newline == "\n" else self.text.replace("\n", self.newline)
-        try:
-            data = (self.bom + text).encode()
-        except UnicodeEncodeError:
-            raise RefusedError(f"the text for {path!r} has half a character in it, which UTF-8 cannot hold") from None
+        data = (self.bom + text).encode()
         if len(data) > limit:
             raise RefusedError(f"{path!r} would be {len(data)} bytes; at most {limit} are written")
         return data
