@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolnexus import Cancel, ToolContext
+from toolnexus.tools.builtin import folder
 from toolnexus.tools.builtin.text import Text
 
 
@@ -64,7 +66,17 @@ def test_files_are_read_and_written_up_to_a_size(run, root, size, fits):
 
 
 def test_a_file_that_grows_while_it_is_read_is_bounded_too(run, root, monkeypatch):
-    original = os.fstat
+    original, sizes = os.fstat, []
+
+    class Watched(io.FileIO):
+        def readall(self) -> bytes:
+            raise AssertionError("all of it is read, however much that is")
+
+        def read(self, size: int | None = -1) -> bytes:
+            sizes.append(size)
+            return super().read(size)
+
+    monkeypatch.setattr(folder, "open", Watched, raising=False)
 
     def fstat(fd: int) -> os.stat_result:
         state = original(fd)
@@ -73,6 +85,7 @@ def test_a_file_that_grows_while_it_is_read_is_bounded_too(run, root, monkeypatc
 
     monkeypatch.setattr(os, "fstat", fstat)
     assert "larger than 100 bytes" in run("read", path="a.txt", bounds={"file_bytes": 100}).text
+    assert sizes == [101]
 
 
 def test_writing_makes_a_file_and_its_folders_or_replaces_it(run, root, by):

@@ -274,7 +274,8 @@ def test_the_matcher_is_gone_after_an_ordinary_search(run, pids):
     assert not any(map(running, pids))
 
 
-def test_a_matcher_that_dies_is_an_answer(run, monkeypatch, tmp_path):
+def test_a_matcher_that_dies_is_an_answer(run, root, monkeypatch, tmp_path):
+    (root / "a.txt").write_text("x" * 1_000_000)  # more than a pipe holds
     program = tmp_path / "dies.py"
     program.write_text("import sys; sys.exit(3)")
     monkeypatch.setattr(matcher, "_PROGRAM", program)
@@ -289,18 +290,18 @@ def test_without_an_interpreter_grep_says_so(run, monkeypatch):
 
 
 def test_the_matcher_takes_no_environment_but_what_an_interpreter_needs(run, monkeypatch):
-    seen = []
+    seen: list[object] = []
     original = Child.__init__
 
     def init(self, command, *, env, **options):
-        seen.append(dict(env))
+        seen.extend([dict(env), command[1:3]])
         original(self, command, env=env, **options)
 
     monkeypatch.setattr(Child, "__init__", init)
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("LD_LIBRARY_PATH", "")
     run("grep", pattern="x")
-    assert seen == [{"LD_LIBRARY_PATH": ""}]
+    assert seen == [{"LD_LIBRARY_PATH": ""}, ["-I", "-S"]], "nor modules from the program's own folder"
 
 
 def test_the_program_answers_on_its_own(tmp_path: Path, monkeypatch):
