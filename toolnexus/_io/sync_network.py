@@ -171,7 +171,7 @@ class DirectTransport(httpx.BaseTransport):
         self._ssl_context = ssl_context
         self._idle: list[tuple[httpcore.HTTPConnection, Line]] = []
         self._busy: set[Line] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed = False
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
