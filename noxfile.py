@@ -92,6 +92,15 @@ def oracles(session: nox.Session) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """What a chunk and a turn cost, beside the floor and the official SDKs; options are those of `benchmarks`."""
+    session.install("--quiet", ".", *group("oracles"))
+    out = session.create_tmp()
+    session.run("python", "-m", "benchmarks", "--peers", "--out", out, *session.posargs)
+    session.log(f"results are in {out}")
+
+
+@nox.session
 def wheel(session: nox.Session) -> None:
     """Build the wheel from the sdist, and run tests with it outside of the source tree."""
     session.install("--quiet", "build", *group("test"))
