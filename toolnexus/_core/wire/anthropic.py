@@ -16,6 +16,7 @@ from ..failure import error_in_payload
 from ..payload import UnreadableArguments, parse_arguments, parse_payload
 from ..turn import CallDraft, Draft, OpaqueDraft, ReasoningDraft, TextDraft, Turn
 from .anthropic_messages import to_anthropic
+from .text_template import TextTemplate
 
 if TYPE_CHECKING:
     from ..commands import ModelRequest
@@ -101,15 +102,28 @@ class AnthropicReader:
         self._earlier: list[tuple[_Index, Draft]] = []
         """Blocks that were finished when the message was begun once more."""
         self._usage: dict[str, Any] = {}
+        self._template = TextTemplate()
+        self._text: TextDraft | None = None
+        """The text that payloads like the template's go on with."""
 
     def event_received(self, event: ServerSentEvent) -> None:
         data = event.data
+        text = self._template.text(data)
+        if text is not None:
+            self._turn.text_received(text, self._text)
+            return
+        self._template.forget()
         if not data.strip() or data.strip() == b"[DONE]" or data[:1] == b":":  # gateways that mix both styles
             return
         payload = parse_payload(data)
         match payload.get("type") or event.type:
             case "content_block_delta":
-                self._delta_received(_index(payload), _object(payload.get("delta")))
+                delta = _object(payload.get("delta"))
+                self._delta_received(_index(payload), delta)
+                if delta.get("type") == "text_delta" and payload.get("type") and (text := _text(delta.get("text"))):
+                    draft = self._open[_index(payload)].draft
+                    self._text = draft if isinstance(draft, TextDraft) else None
+                    self._template.learn(data, text)
             case "content_block_start":
                 self._block_started(_index(payload), _object(payload.get("content_block")))
             case "content_block_stop":

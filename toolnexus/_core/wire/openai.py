@@ -17,6 +17,7 @@ from ..payload import parse_payload
 from ..sse import ServerSentEvent
 from ..turn import CallDraft, Turn
 from .openai_messages import REASONING_FIELDS, to_openai
+from .text_template import TextTemplate
 
 _FINISH_REASONS = {
     "function_call": "tool_calls",  # the field's older name for it
@@ -88,15 +89,37 @@ class OpenAIReader:
         self._last: CallDraft | None = None
         self._details: dict[tuple[int, str], dict[str, Any]] = {}  # reasoning_details by index and type
         self._choice: int | None = None
+        self._template = TextTemplate()
 
     def event_received(self, event: ServerSentEvent) -> None:
         data = event.data
-        if data == b"[DONE]" or data.strip() == b"[DONE]":
-            self._turn.complete = self._turn.ended = True
+        text = self._template.text(data) if event.type == "message" else None
+        if text is not None:
+            if text:
+                self._turn.text_received(text)
             return
-        if not data.strip() or data[:1] == b":":  # a heartbeat, and a comment that a gateway wrapped as data
-            return
-        self._payload_received(parse_payload(data), event.type, "delta")
+        self._template.forget()
+        if data[:1] != b"{":
+            stripped = data.strip()
+            if stripped == b"[DONE]":
+                self._turn.complete = self._turn.ended = True
+                return
+            if not stripped or data[:1] == b":":  # a heartbeat, and a comment that a gateway wrapped as data
+                return
+        payload = parse_payload(data)
+        self._payload_received(payload, event.type, "delta")
+        text = self._only_text(payload)
+        if text and event.type == "message":
+            self._template.learn(data, text)
+
+    def _only_text(self, payload: dict[str, Any]) -> str | None:
+        """The text of a payload that would add nothing else if it came again."""
+        choices = payload.get("choices")
+        choice = self._our_choice(choices) if choices else None
+        delta = _object(choice.get("delta")) if choice is not None else {}
+        others = any(value for key, value in delta.items() if key not in ("role", "content"))
+        text = delta.get("content")
+        return text if isinstance(text, str) and not others else None
 
     def reply_received(self, payload: dict[str, Any]) -> None:
         self._payload_received(payload, "message", "message")
