@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     import httpx
 
     from ._io.async_driver import AsyncWorld
-    from ._io.launch import Call
+    from ._io.bounds import Bounds
+    from ._io.launch import Call, Resumption
     from .async_conversation import AsyncConversation
+    from .chunk_stream import Watch
     from .hooks import Hooks
 
 
@@ -166,7 +168,7 @@ class AsyncClient:
 
     async def run(self, prompt: Prompt, toolkit: Toolkit | None = None, **options: Unpack[CallOptions]) -> RunResult:
         """The same run without streaming, for when nobody watches."""
-        return await self._finish(prompt, toolkit, None, options)
+        return await _shown(self._events(prompt, toolkit, None, options, stream=False))
 
     async def ask(
         self,
@@ -178,16 +180,55 @@ class AsyncClient:
     ) -> RunResult:
         """`run` with memory; with `on_text`, sync or async, it is streamed, and the text comes there piece by piece."""
         if on_text is None:
-            return await self._finish(prompt, toolkit, id, options)
+            return await _shown(self._events(prompt, toolkit, id, options, stream=False))
         if not callable(on_text):
             raise ConfigurationError(f"on_text: expected a function, got {on_text!r}")
-        async with self._events(prompt, toolkit, id, options, stream=True) as events:
-            async for event in events:
-                if type(event) is TextEvent:
-                    shown = on_text(event.delta)
-                    if inspect.isawaitable(shown):
-                        await shown
-            return events.result
+        return await _shown(
+            self._events(prompt, toolkit, id, options, stream=True),
+            lambda event: on_text(event.delta) if type(event) is TextEvent else None,
+        )
+
+    async def resume(
+        self,
+        answers: Answer | Sequence[Answer],
+        toolkit: Toolkit | None = None,
+        *,
+        id: str | None = None,
+        result: RunResult | None = None,
+        on_event: Callable[[StreamEvent], object] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> RunResult:
+        """Carry on a run that waits for answers, here or in another process, with this provider or another.
+
+        Questions that stay without an answer leave the run pending again. With no answers at all, a conversation
+        goes on that was cut off before the model had its say.
+
+        Args:
+            answers: One or several; each is used once.
+            toolkit: With the tools that the calls want.
+            id: The conversation in the store.
+            result: The pending run itself, in place of `id`; give the one that comes back to the next `resume`.
+            on_event: Called with each event, sync or async; without it the model is asked for whole responses.
+
+        Raises:
+            AnswerMismatchError: An answer names no open request. Nothing was changed.
+            ToolnexusError: The run failed; `.result` has what was said and done.
+        """
+        if on_event is not None and not callable(on_event):
+            raise ConfigurationError(f"on_event: expected a function, got {on_event!r}")
+        return await _shown(self._resume(answers, toolkit, id, result, options, stream=on_event is not None), on_event)
+
+    def resume_stream(
+        self,
+        answers: Answer | Sequence[Answer],
+        toolkit: Toolkit | None = None,
+        *,
+        id: str | None = None,
+        result: RunResult | None = None,
+        **options: Unpack[CallOptions],
+    ) -> AsyncEventStream:
+        """`resume` as an async iterator, which goes on as its events are asked for."""
+        return self._resume(answers, toolkit, id, result, options, stream=True)
 
     def conversation(
         self, toolkit: Toolkit | None = None, id: str | None = None, *, keep_chunks: int | None = None
@@ -202,10 +243,10 @@ class AsyncClient:
 
         keep = Keep(MemoryStore(), "") if id is None else Keep(self._store, id)
 
-        def prepare(prompt: Prompt, options: CallOptions) -> Call:
-            return self._call(prompt, toolkit, id, options, keep=keep)
+        def prepare(prompt: Prompt | Resumption, options: CallOptions, watch: Callable[[Bounds], Watch]) -> Call:
+            return self._call(prompt, toolkit, id, options, keep=keep, watch=watch)
 
-        return AsyncConversation(prepare, self._drive, keep, keep_chunks)
+        return AsyncConversation(prepare, self._drive, self._forget, keep, keep_chunks)
 
     def conversation_store(self) -> ConversationStore:
         """The store in use."""
@@ -233,15 +274,31 @@ class AsyncClient:
     ) -> AsyncEventStream:
         return AsyncEventStream(self._drive(self._call(prompt, toolkit, id, options, stream=stream)))
 
+    def _resume(
+        self,
+        answers: Answer | Sequence[Answer],
+        toolkit: Toolkit | None,
+        id: str | None,
+        result: RunResult | None,
+        options: CallOptions,
+        *,
+        stream: bool,
+    ) -> AsyncEventStream:
+        from ._io.launch import Resumption
+
+        what = Resumption.create(answers, id, result)
+        return AsyncEventStream(self._drive(self._call(what, toolkit, what.id, options, stream=stream)))
+
     def _call(
         self,
-        prompt: Prompt,
+        prompt: Prompt | Resumption,
         toolkit: Toolkit | None,
         id: str | None,
         options: CallOptions,
         *,
         stream: bool = True,
         keep: Keep | None = None,
+        watch: Callable[[Bounds], Watch] | None = None,
     ) -> Call:
         from ._io.launch import Call
 
@@ -254,6 +311,7 @@ class AsyncClient:
             stream=stream,
             can_wait=self._wait_for is not None,
             hooks=self._hooks,
+            watch=watch,
             keep=Keep(self._store, id) if keep is None and id is not None else keep,
         )
 
@@ -264,11 +322,10 @@ class AsyncClient:
             async for events in batches:
                 yield events
 
-    async def _finish(self, prompt: Prompt, toolkit: Toolkit | None, id: str | None, options: CallOptions) -> RunResult:
-        async with self._events(prompt, toolkit, id, options, stream=False) as events:
-            async for _ in events:
-                pass
-            return events.result
+    async def _forget(self, keep: Keep) -> None:
+        from ._io.async_driver import forget
+
+        await forget(keep, self._get_world())
 
     def _get_world(self) -> AsyncWorld:
         # httpx takes longer to import than all the rest: not before the first request.
@@ -287,3 +344,12 @@ class AsyncClient:
                 self._wait_for,
             )
         return self._world
+
+
+async def _shown(events: AsyncEventStream, on_event: Callable[[StreamEvent], object] | None = None) -> RunResult:
+    """Run to the end and show each event to `on_event`, sync or async."""
+    async with events:
+        async for event in events:
+            if on_event is not None and inspect.isawaitable(returned := on_event(event)):
+                await returned
+        return events.result

@@ -22,8 +22,10 @@ from .tools.toolkit import Toolkit
 if TYPE_CHECKING:
     import httpx
 
-    from ._io.launch import Call
+    from ._io.bounds import Bounds
+    from ._io.launch import Call, Resumption
     from ._io.sync_driver import SyncWorld
+    from .chunk_stream import Watch
     from .hooks import Hooks
     from .sync_conversation import Conversation
 
@@ -164,13 +166,7 @@ class SyncClient:
         Raises:
             ToolnexusError: The run failed; `.result` has what was said and done.
         """
-        on_event = _sync_only("on_event", on_event)
-        with self._events(prompt, toolkit, id, options, stream=True) as events:
-            for event in events:
-                if on_event is not None and inspect.iscoroutine(returned := on_event(event)):
-                    returned.close()
-                    raise ConfigurationError(f"on_event: SyncClient cannot await what {on_event!r} returns")
-            return events.result
+        return _shown(self._events(prompt, toolkit, id, options, stream=True), on_event)
 
     def iter_events(
         self, prompt: Prompt, toolkit: Toolkit | None = None, id: str | None = None, **options: Unpack[CallOptions]
@@ -183,7 +179,7 @@ class SyncClient:
 
     def run(self, prompt: Prompt, toolkit: Toolkit | None = None, **options: Unpack[CallOptions]) -> RunResult:
         """The same run without streaming, for when nobody watches."""
-        return self._finish(prompt, toolkit, None, options)
+        return _finished(self._events(prompt, toolkit, None, options, stream=False))
 
     def ask(
         self,
@@ -195,9 +191,51 @@ class SyncClient:
     ) -> RunResult:
         """`run` with memory; with `on_text` it is streamed, and the text comes there piece by piece."""
         if on_text is None:
-            return self._finish(prompt, toolkit, id, options)
+            return _finished(self._events(prompt, toolkit, id, options, stream=False))
         show = _sync_only("on_text", on_text)
         return self.stream(prompt, toolkit, lambda e: show(e.delta) if type(e) is TextEvent else None, id, **options)
+
+    def resume(
+        self,
+        answers: Answer | Sequence[Answer],
+        toolkit: Toolkit | None = None,
+        *,
+        id: str | None = None,
+        result: RunResult | None = None,
+        on_event: Callable[[StreamEvent], object] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> RunResult:
+        """Carry on a run that waits for answers, here or in another process, with this provider or another.
+
+        Questions that stay without an answer leave the run pending again. With no answers at all, a conversation
+        goes on that was cut off before the model had its say.
+
+        Args:
+            answers: One or several; each is used once.
+            toolkit: With the tools that the calls want.
+            id: The conversation in the store.
+            result: The pending run itself, in place of `id`; give the one that comes back to the next `resume`.
+            on_event: Called with each event; without it the model is asked for whole responses.
+
+        Raises:
+            AnswerMismatchError: An answer names no open request. Nothing was changed.
+            ToolnexusError: The run failed; `.result` has what was said and done.
+        """
+        if on_event is None:
+            return _finished(self._resume(answers, toolkit, id, result, options, stream=False))
+        return _shown(self._resume(answers, toolkit, id, result, options, stream=True), on_event)
+
+    def resume_stream(
+        self,
+        answers: Answer | Sequence[Answer],
+        toolkit: Toolkit | None = None,
+        *,
+        id: str | None = None,
+        result: RunResult | None = None,
+        **options: Unpack[CallOptions],
+    ) -> EventStream:
+        """`resume` as an iterator, which goes on as its events are asked for."""
+        return self._resume(answers, toolkit, id, result, options, stream=True)
 
     def conversation(
         self, toolkit: Toolkit | None = None, id: str | None = None, *, keep_chunks: int | None = None
@@ -212,10 +250,10 @@ class SyncClient:
 
         keep = Keep(MemoryStore(), "") if id is None else Keep(self._store, id)
 
-        def prepare(prompt: Prompt, options: CallOptions) -> Call:
-            return self._call(prompt, toolkit, id, options, keep=keep)
+        def prepare(prompt: Prompt | Resumption, options: CallOptions, watch: Callable[[Bounds], Watch]) -> Call:
+            return self._call(prompt, toolkit, id, options, keep=keep, watch=watch)
 
-        return Conversation(prepare, self._drive, keep, keep_chunks)
+        return Conversation(prepare, self._drive, self._forget, keep, keep_chunks)
 
     def conversation_store(self) -> ConversationStore:
         """The store in use."""
@@ -244,15 +282,31 @@ class SyncClient:
     ) -> EventStream:
         return EventStream(self._drive(self._call(prompt, toolkit, id, options, stream=stream)))
 
+    def _resume(
+        self,
+        answers: Answer | Sequence[Answer],
+        toolkit: Toolkit | None,
+        id: str | None,
+        result: RunResult | None,
+        options: CallOptions,
+        *,
+        stream: bool,
+    ) -> EventStream:
+        from ._io.launch import Resumption
+
+        what = Resumption.create(answers, id, result)
+        return EventStream(self._drive(self._call(what, toolkit, what.id, options, stream=stream)))
+
     def _call(
         self,
-        prompt: Prompt,
+        prompt: Prompt | Resumption,
         toolkit: Toolkit | None,
         id: str | None,
         options: CallOptions,
         *,
         stream: bool = True,
         keep: Keep | None = None,
+        watch: Callable[[Bounds], Watch] | None = None,
     ) -> Call:
         from ._io.launch import Call
 
@@ -265,6 +319,7 @@ class SyncClient:
             stream=stream,
             can_wait=self._wait_for is not None,
             hooks=self._hooks,
+            watch=watch,
             keep=Keep(self._store, id) if keep is None and id is not None else keep,
         )
 
@@ -273,11 +328,10 @@ class SyncClient:
 
         yield from drive(call, self._get_world())
 
-    def _finish(self, prompt: Prompt, toolkit: Toolkit | None, id: str | None, options: CallOptions) -> RunResult:
-        with self._events(prompt, toolkit, id, options, stream=False) as events:
-            for _ in events:
-                pass
-            return events.result
+    def _forget(self, keep: Keep) -> None:
+        from ._io.sync_driver import forget
+
+        forget(keep)
 
     def _get_world(self) -> SyncWorld:
         # httpx takes longer to import than all the rest: not before the first request.
@@ -299,6 +353,25 @@ class SyncClient:
                     self._wait_for,
                 )
             return self._world
+
+
+def _shown(events: EventStream, on_event: Callable[[StreamEvent], object] | None) -> RunResult:
+    """Run to the end and show each event to `on_event`."""
+    on_event = _sync_only("on_event", on_event)
+    with events:
+        for event in events:
+            if on_event is not None and inspect.iscoroutine(returned := on_event(event)):
+                returned.close()
+                raise ConfigurationError(f"on_event: SyncClient cannot await what {on_event!r} returns")
+        return events.result
+
+
+def _finished(events: EventStream) -> RunResult:
+    """Run to the end, with nobody to watch."""
+    with events:
+        for _ in events:
+            pass
+        return events.result
 
 
 F = TypeVar("F", bound="Callable[..., object] | None")

@@ -102,6 +102,12 @@ class Blocking:
     def ask(self, *args: Any, **options: Any) -> RunResult:
         return self.runner.run(self.client.ask(*args, **options))
 
+    def resume(self, *args: Any, **options: Any) -> RunResult:
+        return self.runner.run(self.client.resume(*args, **options))
+
+    def resume_stream(self, *args: Any, **options: Any) -> BlockingEvents:
+        return BlockingEvents(self.runner, self.client.resume_stream(*args, **options))
+
     def conversation_store(self) -> Any:
         return self.client.conversation_store()
 

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import inspect
 import math
-from collections.abc import Awaitable
+import time
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 from ..cancel import Cancel
 from ..hooks import log_failure
 from .bounds import Bounds
+from .lines import lend
 
 T = TypeVar("T")
 
@@ -41,7 +43,8 @@ class AsyncBounds(Bounds):
         Raises:
             RunCancelledError, DeadlineExceededError: The run is over; `awaitable` was cancelled and has ended.
         """
-        task = asyncio.ensure_future(awaitable)
+        with lend(self.lent):
+            task = asyncio.ensure_future(awaitable)
         try:
             remaining = self.remaining
             await asyncio.wait(
@@ -58,6 +61,24 @@ class AsyncBounds(Bounds):
     async def sleep(self, seconds: float) -> None:
         """Sleep, unless the run ends before."""
         await self.wait(asyncio.sleep(seconds))
+
+
+SAVE_GRACE_S = 5.0
+"""How long a save may go on in a task that was cancelled. One that takes longer is left to itself."""
+
+
+async def to_its_end(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await what must not be left half done: when the task is cancelled meanwhile, it ends first."""
+    task = asyncio.ensure_future(coroutine)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        until = time.monotonic() + SAVE_GRACE_S
+        while not task.done() and time.monotonic() < until:
+            with contextlib.suppress(asyncio.CancelledError):  # cancelled once more: the first one is raised below
+                await asyncio.wait({task}, timeout=until - time.monotonic())
+        await end_tasks({task})
+        raise
 
 
 GRACE_S = 0.1

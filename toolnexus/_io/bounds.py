@@ -8,6 +8,7 @@ import time
 
 from ..cancel import Cancel
 from ..errors import DeadlineExceededError, RunCancelledError, ToolnexusError
+from .lines import Lenders
 
 _TICK_S = 0.001
 """Timers of an event loop may ring this much too early; what waits for the deadline must then find it reached."""
@@ -24,6 +25,8 @@ class Bounds:
         self.cancel = Cancel()
         """Set as soon as the run is over, whatever ended it: what still runs on its behalf may stop."""
         self._unlink = cancel.add_callback(self.cancel.cancel) if cancel is not None else lambda: None
+        self.lent: Lenders = ()
+        """The places in line that wait for what the run starts: its own, and those of the runs around it."""
         self._ended: str | None = None
 
     def end(self, why: str) -> None:
