@@ -94,6 +94,13 @@ class SSEDecoder:
                 self._dispatch(events)
         return events
 
+    @property
+    def is_between_events(self) -> bool:
+        """Whether what comes next is the first byte of an event."""
+        return not (
+            self._line or self._data or self._type or self._skip_lf or self._at_start or self._id != self.last_event_id
+        )
+
     def _hold(self, piece: bytes) -> None:
         if piece:
             self._line.append(piece)

@@ -102,17 +102,12 @@ class AnthropicReader:
         self._earlier: list[tuple[_Index, Draft]] = []
         """Blocks that were finished when the message was begun once more."""
         self._usage: dict[str, Any] = {}
-        self._template = TextTemplate()
+        self.template = TextTemplate()
         self._text: TextDraft | None = None
         """The text that payloads like the template's go on with."""
 
     def event_received(self, event: ServerSentEvent) -> None:
         data = event.data
-        text = self._template.text(data)
-        if text is not None:
-            self._turn.text_received(text, self._text)
-            return
-        self._template.forget()
         if not data.strip() or data.strip() == b"[DONE]" or data[:1] == b":":  # gateways that mix both styles
             return
         payload = parse_payload(data)
@@ -120,10 +115,8 @@ class AnthropicReader:
             case "content_block_delta":
                 delta = _object(payload.get("delta"))
                 self._delta_received(_index(payload), delta)
-                if delta.get("type") == "text_delta" and payload.get("type") and (text := _text(delta.get("text"))):
-                    draft = self._open[_index(payload)].draft
-                    self._text = draft if isinstance(draft, TextDraft) else None
-                    self._template.learn(data, text)
+                self._learn(event, payload, delta)
+                return
             case "content_block_start":
                 self._block_started(_index(payload), _object(payload.get("content_block")))
             case "content_block_stop":
@@ -141,6 +134,21 @@ class AnthropicReader:
                 error = error_in_payload(payload, event.type)
                 if error is not None:
                     raise error
+        self.template.forget()
+
+    def _learn(self, event: ServerSentEvent, payload: dict[str, Any], delta: dict[str, Any]) -> None:
+        draft = self._open[_index(payload)].draft
+        if not isinstance(draft, TextDraft) or delta.get("type") != "text_delta":
+            self.template.forget()
+            return
+        if draft is not self._text:
+            self.template.forget()
+            self._text = draft
+        self.template.learn(event, _text(delta.get("text")))
+
+    def texts_received(self, texts: list[str]) -> None:
+        for text in texts:
+            self._turn.text_received(text, self._text)
 
     def reply_received(self, payload: dict[str, Any]) -> None:
         content = payload.get("content")

@@ -89,18 +89,13 @@ class OpenAIReader:
         self._last: CallDraft | None = None
         self._details: dict[tuple[int, str], dict[str, Any]] = {}  # reasoning_details by index and type
         self._choice: int | None = None
-        self._template = TextTemplate()
+        self.template = TextTemplate()
 
     def event_received(self, event: ServerSentEvent) -> None:
         data = event.data
-        text = self._template.text(data) if event.type == "message" else None
-        if text is not None:
-            if text:
-                self._turn.text_received(text)
-            return
-        self._template.forget()
         if data[:1] != b"{":
             stripped = data.strip()
+            self.template.forget()
             if stripped == b"[DONE]":
                 self._turn.complete = self._turn.ended = True
                 return
@@ -109,8 +104,15 @@ class OpenAIReader:
         payload = parse_payload(data)
         self._payload_received(payload, event.type, "delta")
         text = self._only_text(payload)
-        if text and event.type == "message":
-            self._template.learn(data, text)
+        if text is None or event.type != "message":
+            self.template.forget()
+        else:
+            self.template.learn(event, text)
+
+    def texts_received(self, texts: list[str]) -> None:
+        for text in texts:
+            if text:
+                self._turn.text_received(text)
 
     def _only_text(self, payload: dict[str, Any]) -> str | None:
         """The text of a payload that would add nothing else if it came again."""
