@@ -26,6 +26,7 @@ class Pending:
     data: Any = None  # any JSON: the tool's own message to whoever answers
     expires_at: float | None = None
     id: str | None = None
+    memo: Any = field(default=None, repr=False)  # any JSON: the tool's note to itself
 
     def __post_init__(self) -> None:
         for name, value, kinds in (
@@ -39,6 +40,7 @@ class Pending:
                 raise TypeError(f"pending: {name} cannot be {value!r}; it may be written down and read elsewhere")
         _json("pending", [self.prompt, self.kind, self.url, self.expires_at, self.id])
         object.__setattr__(self, "data", _json("pending", self.data))
+        object.__setattr__(self, "memo", _json("pending", self.memo))
 
 
 def pending(
@@ -49,6 +51,7 @@ def pending(
     data: Any = None,  # any JSON, as above
     expires_at: float | None = None,
     id: str | None = None,
+    memo: Any = None,  # any JSON, as above
 ) -> Pending:
     """Suspend the call: return this from a tool that cannot go on without an answer.
 
@@ -60,8 +63,9 @@ def pending(
         expires_at: Unix seconds after which an answer comes too late.
         id: The request's id; invented when left out. One of your own must never come again: whoever has the answer
             to the one question could give it to the other.
+        memo: Any JSON, which the tool finds as `ctx.memo` when it runs again; nobody else sees it.
     """
-    return Pending(prompt, kind, url, data, expires_at, id)
+    return Pending(prompt, kind, url, data, expires_at, id, memo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +143,5 @@ class CallJournal:
     """Who asked the open one."""
     given: dict[str, GivenAnswer] = field(default_factory=dict)
     """The answers so far, by who asked for them."""
+    memo: Any = None  # any JSON
+    """What the tool noted for itself when it last suspended."""

@@ -108,6 +108,9 @@ class Blocking:
     def resume_stream(self, *args: Any, **options: Any) -> BlockingEvents:
         return BlockingEvents(self.runner, self.client.resume_stream(*args, **options))
 
+    def as_tool(self, *args: Any, **options: Any) -> Any:
+        return self.client.as_tool(*args, **options)
+
     def conversation_store(self) -> Any:
         return self.client.conversation_store()
 

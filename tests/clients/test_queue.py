@@ -234,7 +234,7 @@ def test_a_run_on_the_same_id_from_on_event_is_refused_until_the_done_event(serv
             if event.type == "done":
                 said.append(client.ask("b", id="talk").text)
             else:
-                refused(lambda: client.ask("never", id="talk"))
+                refused(lambda: client.ask("never", id="talk", deadline=PATIENCE_S))
 
         client.stream("a", on_event=on_event, id="talk")
     assert said == ["2"]
@@ -246,7 +246,7 @@ def test_a_sync_run_from_a_sync_hook_is_refused(serve, name):
     errors: list[ConfigurationError] = []
 
     def hook(_: object) -> None:
-        errors.append(refused(lambda: client.ask("never", id="talk")))
+        errors.append(refused(lambda: client.ask("never", id="talk", deadline=PATIENCE_S)))
 
     with SyncClient(base_url=server.url, model=MODEL, hooks=Hooks(**{name: hook})) as client:
         assert client.stream("Go.", Toolkit(define_tool(lambda: "seen", name="look")), id="talk").text == "Seen."
@@ -261,7 +261,7 @@ def test_an_async_run_from_an_async_hook_is_refused(serve, name):
 
     async def main() -> None:
         async def hook(_: object) -> None:
-            errors.append(await arefused(lambda: client.ask("never", id="talk")))
+            errors.append(await arefused(lambda: client.ask("never", id="talk", deadline=PATIENCE_S)))
 
         async with AsyncClient(base_url=server.url, model=MODEL, hooks=Hooks(**{name: hook})) as client:
             toolkit = Toolkit(define_tool(lambda: "seen", name="look"))
@@ -282,12 +282,12 @@ def test_a_run_from_wait_for_is_refused(connect, kind, serve):
         return pending("Well?")
 
     def wait_for(request: Any) -> Answer:
-        errors.append(refused(lambda: client.ask("never", id="talk")))
+        errors.append(refused(lambda: client.ask("never", id="talk", deadline=PATIENCE_S)))
         return Answer(id=request.id, ok=False)
 
     async def async_wait_for(request: Any) -> Answer:
         assert isinstance(client, Blocking)
-        errors.append(await arefused(lambda: client.client.ask("never", id="talk")))
+        errors.append(await arefused(lambda: client.client.ask("never", id="talk", deadline=PATIENCE_S)))
         return Answer(id=request.id, ok=False)
 
     client = connect(server, wait_for=wait_for if kind == "sync" else async_wait_for)
@@ -299,12 +299,12 @@ def asking(client: Client, errors: list[ConfigurationError], *, is_async: bool) 
     """A tool that goes on with the conversation that it is called in, whichever client and kind of function."""
 
     def ask() -> str:
-        errors.append(refused(lambda: client.ask("never", id="talk")))
+        errors.append(refused(lambda: client.ask("never", id="talk", deadline=PATIENCE_S)))
         return "refused"
 
     async def async_ask() -> str:
         assert isinstance(client, Blocking)
-        errors.append(await arefused(lambda: client.client.ask("never", id="talk")))
+        errors.append(await arefused(lambda: client.client.ask("never", id="talk", deadline=PATIENCE_S)))
         return "refused"
 
     return define_tool(async_ask if is_async else ask, name="ask")
@@ -430,7 +430,7 @@ def test_an_async_observer_under_the_sync_client_may_wait_too(serve):
 
     async def ask() -> str:
         async with AsyncClient(base_url=server.url, model=MODEL, store=store) as other:
-            return (await other.ask("b", id="talk")).text
+            return (await other.ask("b", id="talk", deadline=PATIENCE_S)).text
 
     async def observe(message: Message) -> None:
         if message.text == "1":
@@ -506,7 +506,7 @@ def test_a_stream_that_another_task_reads_on_is_that_ones_affair(serve):
                     await until(lambda: standing() == 2)
 
             await anext(events)
-            await arefused(lambda: client.ask("never", id="talk"))
+            await arefused(lambda: client.ask("never", id="talk", deadline=PATIENCE_S))
             reader = asyncio.create_task(read_on())
             await read.wait()
             assert (await client.ask("b", id="talk", deadline=PATIENCE_S)).text == "4"
@@ -529,7 +529,7 @@ def test_an_iterator_that_another_thread_reads_on_is_that_ones_affair(serve, que
             events.close()
 
         next(events)
-        refused(lambda: client.ask("never", id="talk"))
+        refused(lambda: client.ask("never", id="talk", deadline=PATIENCE_S))
         reader = in_a_thread(read_on)
         assert read.wait(PATIENCE_S)
         assert client.ask("b", id="talk", deadline=PATIENCE_S).text == "4"
@@ -543,7 +543,7 @@ def test_a_step_with_a_time_limit_leaves_the_conversation_with_the_one_who_set_i
         async with AsyncClient(base_url=server.url, model=MODEL) as client, client.stream("a", id="talk") as events:
             # Before Python 3.12 the step is a task of its own.
             await asyncio.wait_for(anext(events), PATIENCE_S)
-            await arefused(lambda: client.ask("never", id="talk"))
+            await arefused(lambda: client.ask("never", id="talk", deadline=PATIENCE_S))
 
     asyncio.run(main())
 
@@ -623,7 +623,7 @@ def test_a_task_that_is_cancelled_while_it_waits_holds_nobody_up(serve):
 
     async def main() -> None:
         async with AsyncClient(base_url=server.url, model=MODEL, store=store) as client:
-            task = asyncio.create_task(client.ask("never", id="talk"))
+            task = asyncio.create_task(client.ask("never", id="talk", deadline=PATIENCE_S))
             await until(lambda: standing() == 2)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -29,7 +29,7 @@ def keep() -> Keep:
     return Keep(MemoryStore(), "talk")
 
 
-def entered(keep: Keep, cancel: Cancel | None = None, deadline: float | None = None) -> Place:
+def entered(keep: Keep, cancel: Cancel | None = None, deadline: float = PATIENCE_S) -> Place:
     """A place whose turn has come, entered in this thread."""
     place = Place(keep)
     try:
@@ -40,7 +40,7 @@ def entered(keep: Keep, cancel: Cancel | None = None, deadline: float | None = N
     return place
 
 
-async def aentered(keep: Keep, cancel: Cancel | None = None, deadline: float | None = None) -> Place:
+async def aentered(keep: Keep, cancel: Cancel | None = None, deadline: float = PATIENCE_S) -> Place:
     """A place whose turn has come, entered in this task."""
     place = Place(keep)
     try:
@@ -218,7 +218,7 @@ def test_a_thread_that_gives_up_leaves_the_line(keep, queue, how):
     cancel = Cancel()
     if how == "cancelled before":
         cancel.cancel()
-    waits = Thread(lambda: entered(keep, cancel, 0.02 if how == "deadline" else None))
+    waits = Thread(lambda: entered(keep, cancel, 0.02 if how == "deadline" else PATIENCE_S))
     if how == "cancel":
         queue.wait_for(2)
         cancel.cancel()
@@ -249,7 +249,7 @@ def test_a_task_that_gives_up_leaves_the_line(keep, how):
     async def main() -> None:
         cancel = Cancel()
         first = await aentered(keep)
-        waits = asyncio.create_task(aentered(keep, cancel, 0.02 if how == "deadline" else None))
+        waits = asyncio.create_task(aentered(keep, cancel, 0.02 if how == "deadline" else PATIENCE_S))
         await until(lambda: standing() == 2)
         if how != "deadline":
             (waits if how == "task.cancel()" else cancel).cancel()
@@ -292,7 +292,12 @@ def test_a_task_that_is_cancelled_just_as_its_turn_comes_passes_it_on(keep):
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals cannot be sent to a thread on this system")
 def test_an_interrupt_from_the_keyboard_ends_the_wait(keep, queue):
-    holds, over = threading.Event(), threading.Event()
+    holds, interrupted, over = threading.Event(), threading.Event(), threading.Event()
+
+    def press(*_: object) -> None:
+        if not interrupted.is_set():
+            interrupted.set()
+            raise KeyboardInterrupt
 
     def hold() -> None:
         place = entered(keep)
@@ -302,14 +307,19 @@ def test_an_interrupt_from_the_keyboard_ends_the_wait(keep, queue):
 
     def interrupt() -> None:
         queue.wait_for(2)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        while not interrupted.wait(0.01):  # a signal that comes just before the wait begins is seen after it
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    holder = Thread(hold)
-    assert holds.wait(PATIENCE_S)
-    interrupts = Thread(interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        entered(keep)
-    interrupts.join()
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        holder = Thread(hold)
+        assert holds.wait(PATIENCE_S)
+        interrupts = Thread(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            entered(keep)
+        interrupts.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert standing() == 1
     over.set()
     holder.join()
@@ -366,7 +376,7 @@ def test_a_line_that_vanishes_while_somebody_joins_it_is_made_again(keep, monkey
 
     monkeypatch.setattr(lines, "_lines", Collected())
     places.append(elsewhere(lambda: entered(keep)))
-    place = entered(keep, deadline=PATIENCE_S)
+    place = entered(keep)
     assert standing() == 1
     place.leave()
     assert lines._lines == {}
@@ -490,7 +500,7 @@ def test_whoever_read_last_is_the_one_who_holds_it(keep, queue):
     reader = Thread(step)
     assert stepped.wait(PATIENCE_S)
     opens = Thread(lambda: open_when(queue, 2, over))
-    entered(keep, deadline=PATIENCE_S).leave()  # it is the other thread's now, so that this one may wait
+    entered(keep).leave()  # it is the other thread's now, so that this one may wait
     reader.join()
     opens.join()
 
@@ -618,7 +628,7 @@ def test_the_one_who_would_close_a_circle_is_refused(queue, size):
         ready.wait()
         queue.wait_for(size + number)  # one after the other
         try:
-            entered(Keep(store, f"id {(number + 1) % size}"), deadline=PATIENCE_S).leave()
+            entered(Keep(store, f"id {(number + 1) % size}")).leave()
         except ConfigurationError as error:
             refused.append(str(error))
         finally:
@@ -643,7 +653,7 @@ def test_a_chain_that_is_no_circle_is_waited_for(queue):
 
     def middle() -> None:
         place = entered(b)
-        entered(c, deadline=PATIENCE_S).leave()
+        entered(c).leave()
         place.leave()
 
     holder = Thread(last)
@@ -652,7 +662,7 @@ def test_a_chain_that_is_no_circle_is_waited_for(queue):
     queue.wait_for(3)
     mine = entered(a)  # so that there might be a circle
     opens = Thread(lambda: open_when(queue, 5, over))
-    entered(b, deadline=PATIENCE_S).leave()
+    entered(b).leave()
     mine.leave()
     for thread in (holder, between, opens):
         thread.join()

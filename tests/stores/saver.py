@@ -69,7 +69,7 @@ def main(path: str, rounds: int) -> None:
         with SQLiteStore(path) as store:
             kept = number_of(store.get("talk"))
         assert acknowledged <= kept <= acknowledged + 1, f"acknowledged {acknowledged}, kept {kept}"
-    print(kept, os.listdir(os.path.dirname(path)))
+    sys.stdout.write(f"{kept} {os.listdir(os.path.dirname(path))}\n")
 
 
 if __name__ == "__main__":

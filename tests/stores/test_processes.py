@@ -79,7 +79,7 @@ def test_of_four_processes_on_one_conversation_every_turn_is_kept_or_refused(tmp
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 def test_what_was_saved_survives_a_kill(tmp_path: Path):
-    rounds = os.environ.get("TOOLNEXUS_KILLS", "50")
+    rounds = os.environ.get("TOOLNEXUS_KILLS", "100")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.stores.saver", str(tmp_path / "talk.db"), rounds]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)

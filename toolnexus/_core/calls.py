@@ -149,7 +149,10 @@ class Calls:
 
     def _order(self, call: _Call) -> ToolCall:
         assert call.tool is not None  # a call without a tool is settled, or refused before it is taken up
-        return ToolCall(call.slot, call.part.id, call.tool, call.args, self._turn, call.journal.key, call.journal.given)
+        journal = call.journal
+        return ToolCall(
+            call.slot, call.part.id, call.tool, call.args, self._turn, journal.key, journal.given, journal.memo
+        )
 
     # -- what happens to them
 
@@ -228,10 +231,11 @@ class Calls:
             return self.unanswered(id, f"the answer names request {answer.id!r}, not {id!r}")
         if request.expires_at is not None and now >= request.expires_at:
             return self.unanswered(id, "the request has expired")
-        if not answer.ok:
+        gate = call.journal.gate or TOOL
+        if not answer.ok and not (gate == TOOL and call.tool is not None and call.tool.hears_declines):
             return self.unanswered(id, f"declined{f': {answer.reason}' if answer.reason else ''}")
         shown = request.call.args if request.call is not None else call.part.args
-        given = {**call.journal.given, call.journal.gate or TOOL: GivenAnswer(answer, shown)}
+        given = {**call.journal.given, gate: GivenAnswer(answer, shown)}
         call.note(replace(call.part, request=None), given=given, gate=None)
         return []
 
@@ -281,7 +285,9 @@ class Calls:
         )
         # An answer that the tool has seen is used up; those that opened the way to it hold.
         given = {by: answer for by, answer in call.journal.given.items() if not by == gate == TOOL}
-        call.note(replace(call.part, state="open", request=request), asked=(*asked, id), gate=gate, given=given)
+        memo = value.memo if gate == TOOL else call.journal.memo
+        part = replace(call.part, state="open", request=request)
+        call.note(part, asked=(*asked, id), gate=gate, given=given, memo=memo)
         return [PendingEvent(deepcopy(request))]
 
     def _settle(self, call: _Call, result: ToolResult) -> list[StreamEvent]:

@@ -40,6 +40,8 @@ class Reply:
         self._body: list[bytes] = []  # of an error, of a whole reply, or the first bytes before we know
         self._size = 0
         self._is_stream: bool | None = None
+        self._is_blank = False
+        """Whether all that came so far says nothing, so that it need not be looked at again with each read."""
         self._enough = False
 
     @property
@@ -71,7 +73,7 @@ class Reply:
         elif self._size > self._limits.event_bytes:
             raise ProtocolError(f"the reply exceeds {self._limits.event_bytes} bytes (Limits.event_bytes)")
         elif self._is_stream is None:
-            self._look()
+            self._look(data)
 
     def ended(self) -> None:
         """The body is over, one way or another; a whole reply is read now.
@@ -91,12 +93,19 @@ class Reply:
             raise StreamInterruptedError(f"the stream ended after {self._events} events, before its end mark")
         self._turn.closed()
 
-    def _look(self) -> None:
+    def _look(self, data: bytes) -> None:
         """Tell a stream from a JSON reply by the first byte that says something."""
-        start = b"".join(self._body)
-        first = start.removeprefix(_BOM).lstrip()[:1]
-        if not first or _BOM.startswith(start):
+        if self._is_blank:
+            first = data.lstrip()[:1]
+        else:
+            start = b"".join(self._body)
+            if _BOM.startswith(start):
+                return
+            first = start.removeprefix(_BOM).lstrip()[:1]
+        if not first:
+            self._is_blank = True
             return
+        start = b"".join(self._body)
         if first == b"<":
             raise self._not_a_stream(start)
         self._is_stream = first not in b"{["

@@ -116,6 +116,7 @@ class AgentRun:
         # the response that is being read
         self._turn: Turn | None = None
         self._reply: Reply | None = None
+        self._given = 0  # events of it
         self._failure: ToolnexusError | None = None
         # the calls that are being settled, and what is to be said when they are
         self._calls: Calls | None = None
@@ -219,6 +220,7 @@ class AgentRun:
             split_think_tags=self._setup.split_think_tags,
             log=self._log if self._setup.stream else None,
         )
+        self._given = 0
         self._failure = None
         reader = self._setup.wire.reader(self._turn)
         self._reply = Reply(status, headers, now, reader, self._turn, self._setup.limits)
@@ -237,6 +239,14 @@ class AgentRun:
     def patience(self) -> float | None:
         """Seconds that reading on is worth, in all, now that the answer is complete; `None` before."""
         return self._turn.patience if self._turn is not None else None
+
+    @property
+    def progress(self) -> int:
+        """How far the model has come with this response: a number that changes with each delta, and with nothing else.
+
+        Comments and pings are no progress, although they are bytes.
+        """
+        return self._given + self._turn.deltas if self._turn is not None else 0
 
     @property
     def shown(self) -> bool:
@@ -266,6 +276,7 @@ class AgentRun:
             raise self._failure
         turn.events = []
         turn.shown = turn.shown or bool(events)
+        self._given += len(events)
         return events
 
     def response_failed(self, error: ToolnexusError, now: float = 0.0) -> Sequence[StreamEvent]:
@@ -370,6 +381,8 @@ class AgentRun:
     def tool_finished(self, outcome: ToolOutcome) -> Sequence[StreamEvent]:
         """A call of the current `AdmitTools` or `RunTools` is through: it has a result, or it waits for an answer."""
         events = self._open_calls().finished(outcome)
+        if outcome.spent is not None:
+            self._usage += outcome.spent
         return events + self._batch_moved()
 
     def answer_received(self, answer: Answer, now: float) -> Sequence[StreamEvent]:

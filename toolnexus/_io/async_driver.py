@@ -6,7 +6,6 @@ import inspect
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
 
@@ -17,6 +16,7 @@ from ..events import StreamEvent
 from ..stores import Keep
 from ..suspension import Answer, Request
 from .async_bounds import AsyncBounds, to_its_end
+from .async_closing import aclosing
 from .async_tools import AsyncTools
 from .async_transport import AsyncResponse, AsyncTransport
 from .bounds import Runs
@@ -239,7 +239,7 @@ async def _read(run: AgentRun, response: AsyncResponse, audience: Audience) -> S
         if not run.wants_bytes:
             return run.response_ended(time.time())
         try:
-            data = await response.read(run.patience)
+            data = await response.read(run.patience, run.progress)
         except (APIConnectionError, ProtocolError) as error:
             return run.response_failed(error, time.time())
         return run.receive(data, time.time()) if data else run.response_ended(time.time())

@@ -14,11 +14,11 @@ from ..errors import RunCancelledError, ToolnexusError
 from .async_network import AsyncDirectTransport
 from .async_pump import Pump
 from .bounds import Bounds, Patience
+from .decoding import Decoder, decoder_for
 from .request import (
     encode,
     environment_proxies,
     hidden_query,
-    is_encoded,
     key_headers,
     request_headers,
     shared_ssl_context,
@@ -47,24 +47,27 @@ class AsyncTransport:
             ToolnexusError: No reply came; trying again is the caller's affair.
         """
         bounds.check()
-        patience = Patience(bounds)
+        # A reply that is not streamed comes whole: nothing of it could show progress before.
+        patience = Patience(bounds, self._config.progress_timeout if body.get("stream") else None)
+        patience.wait_begins(0)
         client = self._given or await self._client()
         pump = Pump(client, self._request(client, body, patience), patience) if self._pumps else None
         try:
             reply = await (self._send(client, body, patience) if pump is None else _head(pump))
             if isinstance(reply, Exception):
-                raise self.error(reply, bounds)
+                raise self.error(reply, patience)
         except BaseException:
             if pump is not None:
                 pump.close()
             raise
+        patience.wait_ended()
         return AsyncResponse(self, reply, patience, pump)
 
-    def error(self, error: Exception, bounds: Bounds) -> ToolnexusError:
-        """Our error for one of the HTTP stack: the run's own end first, if that is what broke the connection."""
+    def error(self, error: Exception, patience: Patience) -> ToolnexusError:
+        """Our error for one of the HTTP stack: our own reason first, if that is what broke the connection."""
         if self._closed:
             return RunCancelledError("the client was closed")
-        return bounds.exceeded() or translate(error, self._config.url)
+        return patience.bounds.exceeded() or patience.stalled() or translate(error, self._config.url)
 
     async def _send(
         self, client: httpx.AsyncClient, body: dict[str, Any], patience: Patience
@@ -155,23 +158,36 @@ class AsyncResponse:
         self._pump = pump
         self._idle: float | None = response.request.extensions["timeout"]["read"]
         if pump is None:
-            self._body = response.aiter_bytes() if is_encoded(response) else response.aiter_raw()
+            self._body = response.aiter_raw()
+        self._decoder = decoder_for(response)
         self.status = response.status_code
         self.headers: Mapping[str, str] = {k.lower(): v for k, v in response.headers.items()}
 
-    async def read(self, patience: float | None) -> bytes:
+    async def read(self, patience: float | None, progress: int = 0) -> bytes:
         """The next bytes of the body; `b""` at its end.
 
         Args:
             patience: Seconds to wait in all, from the first time it is given; `None` for the idle timeout.
+            progress: How far the model has come; a number that changes with each word of it.
         """
         if patience is not None:
             self._patience.shorten(patience)
-        data = await self._next()
+        self._patience.wait_begins(progress)
+        data = await (self._next() if self._decoder is None else self._next_decoded(self._decoder))
         if isinstance(data, Exception):
-            raise self._transport.error(data, self._patience.bounds)
+            raise self._transport.error(data, self._patience)
+        self._patience.wait_ended()
         self._patience.bounds.check()  # bytes may come for ever, and an interrupted connection reads as an end
         return data
+
+    async def _next_decoded(self, decoder: Decoder) -> bytes | Exception:
+        while not (piece := decoder.take()):
+            data = await self._next()
+            if not data or isinstance(data, Exception):
+                return data
+            self._patience.check()  # what decodes to nothing may come for ever, too
+            decoder.feed(data)
+        return piece
 
     async def _next(self) -> bytes | Exception:
         try:

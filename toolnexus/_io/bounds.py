@@ -7,7 +7,7 @@ import threading
 import time
 
 from ..cancel import Cancel
-from ..errors import DeadlineExceededError, RunCancelledError, ToolnexusError
+from ..errors import APITimeoutError, DeadlineExceededError, RunCancelledError, ToolnexusError
 from .lines import Lenders
 
 _TICK_S = 0.001
@@ -100,12 +100,21 @@ _CLOSED = "the client was closed"
 
 
 class Patience:
-    """How long one exchange may still wait for bytes: the run's bounds, and the little that is left after the end."""
+    """How long one exchange may still wait for bytes.
 
-    def __init__(self, bounds: Bounds) -> None:
+    Three clocks: the run's bounds; the little that is left after the end; and how long the model may take for its next
+    word, which runs only between `wait_begins` and `wait_ended`, since the time that the consumer takes is not the
+    model's.
+    """
+
+    def __init__(self, bounds: Bounds, progress_timeout: float | None = None) -> None:
         self.bounds = bounds
         self._shortened_to: float | None = None
         self._until: float | None = None
+        self._progress_timeout = progress_timeout
+        self._progress = 0
+        self._left = progress_timeout or 0.0
+        self._stalls_at: float | None = None
 
     def shorten(self, seconds: float) -> bool:
         """Wait no longer than `seconds` in all, counted from the first time they are given.
@@ -123,8 +132,51 @@ class Patience:
     def timeout(self, idle: float | None) -> float | None:
         """Seconds that the next wait may take."""
         left = self.bounds.remaining
+        if self._stalls_at is not None:
+            left = min(left, max(0.0, self._stalls_at - time.monotonic()))
         if self._until is not None:
             left = min(left, max(0.0, self._until - time.monotonic()))
         if idle is not None:
             left = min(left, idle)
         return None if left == math.inf else left
+
+    def wait_begins(self, progress: int) -> float | None:
+        """Somebody waits for bytes from now on.
+
+        Args:
+            progress: How far the model has come with its response; the clock starts again whenever that has changed.
+
+        Returns:
+            Seconds that the model has left for its next word; `None` if it has no limit, or has said its last one.
+
+        Raises:
+            APITimeoutError: The model has had its time, whatever other bytes came.
+        """
+        if self._progress_timeout is None or self._until is not None:
+            return None
+        if progress != self._progress:
+            self._progress, self._left = progress, self._progress_timeout
+        self._stalls_at = time.monotonic() + self._left
+        self.check()
+        return self._left
+
+    def wait_ended(self) -> None:
+        """Bytes came; until the next wait begins they are with the consumer."""
+        if self._stalls_at is not None:
+            self._left = self._stalls_at - time.monotonic()
+            self._stalls_at = None
+
+    def check(self) -> None:
+        """Raise if there is no time left to wait."""
+        error = self.bounds.exceeded() or self.stalled()
+        if error is not None:
+            raise error
+
+    def stalled(self) -> APITimeoutError | None:
+        """The error to end the exchange with, if the model takes too long for its next word."""
+        if self._stalls_at is None or self._stalls_at - time.monotonic() > _TICK_S:
+            return None
+        return APITimeoutError(
+            f"no progress: expected text, thinking or a tool call from the model within {self._progress_timeout:g} s "
+            "(progress_timeout), got none; other bytes, such as comments, do not count"
+        )

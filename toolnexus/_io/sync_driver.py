@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -71,6 +72,8 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
                 else:
                     yield events
     except BaseException as error:
+        if sys.is_finalizing():  # a stream that was open when the process ended: nobody can be told any more
+            raise
         _abandon(run, call, kept, error)
         if run is not None:
             audience.tell(run.take_news())
@@ -225,7 +228,7 @@ def _read(run: AgentRun, response: SyncResponse, audience: Audience) -> Sequence
         if not run.wants_bytes:
             return run.response_ended(time.time())
         try:
-            data = response.read(run.patience)
+            data = response.read(run.patience, run.progress)
         except (APIConnectionError, ProtocolError) as error:
             return run.response_failed(error, time.time())
         return run.receive(data, time.time()) if data else run.response_ended(time.time())

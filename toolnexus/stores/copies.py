@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -25,24 +25,12 @@ def copied(messages: Iterable[Message]) -> list[Message]:
     return [_copy(message) for message in messages]
 
 
-def checked(messages: Sequence[Message]) -> list[Message]:
-    """`messages` as a list of one's own.
+def unchanged(old: list[Message], new: list[Message]) -> int:
+    """How many leading messages of `new` are those of `old`: the same objects, or equal ones.
 
     Raises:
-        ConfigurationError: There is something else among them.
+        ConfigurationError: Among the others is something that is no message.
     """
-    messages = list(messages)
-    for kind in set(map(type, messages)):
-        if not issubclass(kind, Message):
-            raise ConfigurationError(
-                f"messages: expected Message objects, got a {kind.__name__} among them; from_openai() and"
-                " from_anthropic() make messages of dicts"
-            )
-    return messages
-
-
-def unchanged(old: list[Message], new: list[Message]) -> int:
-    """How many leading messages of `new` are those of `old`: the same objects, or equal ones."""
     start = 0
     while start < len(old) and old[start : start + _BLOCK] == new[start : start + _BLOCK]:
         start += _BLOCK  # comparing lists is a tenth of the work of a loop, and knows an object without looking into it
@@ -51,6 +39,12 @@ def unchanged(old: list[Message], new: list[Message]) -> int:
         if before is not after and before != after:
             break
         end += 1
+    for message in new[end:]:
+        if not isinstance(message, Message):
+            raise ConfigurationError(
+                f"messages: expected Message objects, got a {type(message).__name__} among them; from_openai() and"
+                " from_anthropic() make messages of dicts"
+            )
     return end
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..errors import ConversationConflictError
 from ..messages import Message
-from .copies import check_base, checked, copied, unchanged
+from .copies import check_base, copied, unchanged
 from .protocols import Snapshot
 
 _REVISIONS = itertools.count(1)  # one count for all stores: what one gave is no other's either
@@ -33,7 +33,7 @@ class MemoryStore:
 
     def save(self, id: str, messages: Sequence[Message], /) -> None:
         """Keep a copy of `messages` under `id`, whatever was there."""
-        messages = checked(messages)
+        messages = list(messages)
         with self._lock:
             kept = self._kept.get(id, _NOTHING)
             same = unchanged(kept.messages or [], messages)  # equal ones only: nobody else has the objects
@@ -50,7 +50,7 @@ class MemoryStore:
         Raises:
             ConversationConflictError: The conversation has changed since `base`; nothing was saved.
         """
-        messages = checked(messages)
+        messages = list(messages)
         with self._lock:
             kept = self._kept.get(id, _NOTHING)
             if kept.revision != base.revision:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ..errors import ConfigurationError, ConversationConflictError, StoreError
 from ..messages import Message
 from .codec import read_message, write_message
-from .copies import check_base, checked, copied, unchanged
+from .copies import check_base, copied, unchanged
 from .protocols import Snapshot
 from .records import Misfit
 from .sqlite_file import SQLiteFile
@@ -110,7 +110,7 @@ class SQLiteStore:
             ConversationConflictError: Somebody else has saved the conversation; nothing was changed.
             StoreError: It cannot be saved; nothing was changed.
         """
-        messages, key = checked(messages), _key(id)
+        messages, key = list(messages), _key(id)
         with self._file.lock:
             seen = self._seen.get(key, 0)
         recent = self._recall(key)
@@ -142,7 +142,7 @@ class SQLiteStore:
             ConversationConflictError: The conversation has changed since `base`; nothing was changed now.
             StoreError: It cannot be saved; nothing was changed.
         """
-        messages, key = checked(messages), _key(id)
+        messages, key = list(messages), _key(id)
         same = unchanged(base.messages or [], messages)
         revision = self._write(id, key, base.revision, same, _encode(id, messages, same), base)
         self._note(key, revision)

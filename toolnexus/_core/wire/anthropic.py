@@ -230,13 +230,17 @@ class AnthropicReader:
             case "thinking_delta", ReasoningDraft() as draft:
                 self._turn.reasoning_received(_text(delta.get("thinking")), draft)
             case "signature_delta", ReasoningDraft() as draft:
+                self._turn.deltas += 1
                 draft.extra["signature"] = _text(draft.extra.get("signature")) + _text(delta.get("signature"))
             case "citations_delta", TextDraft() as draft:
+                self._turn.deltas += 1
                 known = draft.extra.get("citations")
                 draft.extra["citations"] = [*(known if isinstance(known, list) else ()), delta.get("citation")]
             case "input_json_delta", OpaqueDraft():
+                self._turn.deltas += 1
                 block.input.append(_text(delta.get("partial_json")))
             case _, OpaqueDraft(data):
+                self._turn.deltas += 1
                 _merge(data, delta)
             case (("text_delta" | "thinking_delta" | "input_json_delta"), _):
                 raise ProtocolError(f"a {kind!r} came for block {index!r}, which is of another kind")
