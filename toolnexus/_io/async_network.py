@@ -195,6 +195,8 @@ class AsyncLine(httpcore.AsyncNetworkBackend):
         self._aborted = False
         self.stream = AsyncLineStream(self, self._protocol)
         self.inflow = Inflow()
+        self.unsent: bytes | None = None
+        """The head of a request, which waits for the body to go with it; `None` before there is one to wait for."""
         self.patience: Patience | None = None
         self.is_reused = False
         self.has_heard = False
@@ -261,6 +263,10 @@ class AsyncLineStream(httpcore.AsyncNetworkStream):
         return inflow.take(data)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if self._line.unsent is None:  # httpcore writes the head, then the body, then b"" for the end
+            self._line.unsent = buffer
+            return
+        buffer, self._line.unsent = self._line.unsent + buffer, b""
         if buffer:
             await self._protocol.write(buffer, self._line.timeout(timeout))
 
@@ -316,6 +322,7 @@ class AsyncDirectTransport(httpx.AsyncBaseTransport):
             connection, line = self._take(core_request.url.origin, fresh)
             line.patience = patience
             line.inflow.head_expected()
+            line.unsent = None
             unlink = patience.bounds.cancel.add_callback(line.interrupt)
             try:
                 response = await connection.handle_async_request(core_request)

@@ -39,6 +39,8 @@ class Line(httpcore.NetworkBackend):
         self.stream: LineStream | None = None
         """Set once connected."""
         self.inflow = Inflow()
+        self.unsent: bytes | None = None
+        """The head of a request, which waits for the body to go with it; `None` before there is one to wait for."""
         self.patience: Patience | None = None
         self.is_reused = False
         self.has_heard = False
@@ -124,6 +126,10 @@ class LineStream(httpcore.NetworkStream):
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if self._line.unsent is None:  # httpcore writes the head, then the body, then b"" for the end
+            self._line.unsent = buffer
+            return
+        buffer, self._line.unsent = self._line.unsent + buffer, b""
         try:
             while buffer:  # not sendall: the timeout is one of silence, not for the whole
                 self._socket.settimeout(self._line.timeout(timeout))
@@ -205,6 +211,7 @@ class DirectTransport(httpx.BaseTransport):
             connection, line = self._take(core_request.url.origin, fresh)
             line.patience = patience
             line.inflow.head_expected()
+            line.unsent = None
             unlink = patience.bounds.cancel.add_callback(line.interrupt)
             try:
                 response = connection.handle_request(core_request)
