@@ -117,11 +117,13 @@ class OpenAIReader:
     def _only_text(self, payload: dict[str, Any]) -> str | None:
         """The text of a payload that would add nothing else if it came again."""
         choices = payload.get("choices")
-        choice = self._our_choice(choices) if choices else None
-        delta = _object(choice.get("delta")) if choice is not None else {}
-        others = any(value for key, value in delta.items() if key not in ("role", "content"))
+        if not choices or len(choices) > 1:
+            return None
+        delta = _object(choices[0].get("delta"))
         text = delta.get("content")
-        return text if isinstance(text, str) and not others else None
+        if not isinstance(text, str) or self._our_choice(choices) is None:
+            return None
+        return None if any(value for key, value in delta.items() if key not in ("role", "content")) else text
 
     def reply_received(self, payload: dict[str, Any]) -> None:
         self._payload_received(payload, "message", "message")
@@ -150,11 +152,15 @@ class OpenAIReader:
         """The one answer that we show: the first that came, whatever its index."""
         if type(choices) is not list or not all(type(choice) is dict for choice in choices):
             raise ProtocolError(f"expected choices to be a list of objects, got {str(choices)[:200]!r}")
+        if len(choices) == 1:
+            (choice,) = choices
+            index = choice.get("index")
+            if self._choice is None:
+                self._choice = index if type(index) is int else 0
+            return _object(choice) if type(index) is not int or index == self._choice else None
         indexes = [index if type(index := choice.get("index")) is int else None for choice in choices]
         if self._choice is None:
             self._choice = indexes[0] or 0
-        if indexes == [None]:
-            return _object(choices[0])
         return next(
             (_object(c) for c, index in zip(choices, indexes, strict=True) if (index or 0) == self._choice), None
         )
@@ -168,7 +174,9 @@ class OpenAIReader:
         self._turn.complete = True
 
     def _message_received(self, delta: dict[str, Any], *, whole: bool) -> None:
-        if len(delta) > 1 or "content" not in delta:  # else it is text, as nearly always
+        if len(delta) > 1 or not (
+            "content" in delta or "tool_calls" in delta
+        ):  # else it is one of those, as nearly always
             self._reasoning_received(delta)
         content = delta.get("content")
         if content:
