@@ -5,7 +5,7 @@ coal-N      the same in HTTP chunks of 16 KiB
 drip-N      the same, each event on its own, 2 ms apart
 paced-N     the same 50 ms apart, each delta is the time at which it was sent
 tools-K     K turns with one call each, its arguments in 12 deltas, then an answer
-par-P       one turn with P calls, then an answer
+par-P       one turn with P such calls, then an answer
 args-K      one call with K kB of arguments in deltas of 4 characters, then an answer
 """
 
@@ -101,18 +101,19 @@ def _calls(scenario: Scenario, results: int) -> list[tuple[str, list[str]]]:
     """Id and pieces of arguments of the calls in this response."""
     match scenario.kind:
         case "tools" if results < scenario.size:
-            text = json.dumps({"city": "Chennai", "days": results, "unit": "celsius"})
-            return [(f"call_{results}", _cut(text, -(-len(text) // 12)))]
+            return [_weather_call(results)]
         case "par" if not results:
-            return [
-                (f"call_{n}", [json.dumps({"city": f"City {n}", "days": 1, "unit": "celsius"})])
-                for n in range(scenario.size)
-            ]
+            return [_weather_call(number) for number in range(scenario.size)]
         case "args" if not results:
             frame = len(json.dumps({"city": ""}))
             return [("call_0", _cut(json.dumps({"city": "x" * (scenario.size * 1000 - frame)}), 4))]
         case _:
             return []
+
+
+def _weather_call(number: int) -> tuple[str, list[str]]:
+    text = json.dumps({"city": "Chennai", "days": number, "unit": "celsius"})
+    return f"call_{number}", _cut(text, -(-len(text) // 12))
 
 
 def _cut(text: str, size: int) -> list[str]:
