@@ -94,7 +94,7 @@ def time_to_first_event(subject: str, base_url: str) -> float:
 
 
 def memory_growth(subject: str, short: str, long: str) -> float:
-    """MB by which the process is larger after the long answer than after the short one; elsewhere than on Linux, peaks."""
+    """MB by which the process is larger after the long answer than after the short one (its peak, if not on Linux)."""
     return _run(Template(_MEMORY[subject] + _GROWTH).substitute(short=short, long=long))
 
 
