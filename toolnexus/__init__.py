@@ -83,6 +83,8 @@ if TYPE_CHECKING:
         UsageChunk,
     )
     from .hooks import AfterLLM, AfterTool, BeforeLLM, BeforeTool, Hooks, RetryInfo
+    from .stores.codec import messages_from_json, messages_to_json
+    from .stores.sqlite import SQLiteStore
     from .sync_conversation import Conversation
     from .tools.builtin import Builtins
 
@@ -144,6 +146,7 @@ __all__ = [
     "RevisionedStore",
     "RunCancelledError",
     "RunResult",
+    "SQLiteStore",
     "Snapshot",
     "StoreError",
     "StreamEvent",
@@ -173,6 +176,8 @@ __all__ = [
     "event_to_json",
     "from_anthropic",
     "from_openai",
+    "messages_from_json",
+    "messages_to_json",
     "pending",
     "to_anthropic",
     "to_openai",
@@ -199,10 +204,13 @@ _LATER = {
     "Hooks": ".hooks",
     "ReasoningChunk": ".chunks",
     "RetryInfo": ".hooks",
+    "SQLiteStore": ".stores.sqlite",
     "ToolCallDeltaChunk": ".chunks",
     "UsageChunk": ".chunks",
     "from_anthropic": "._core.wire.anthropic_messages",
     "from_openai": "._core.wire.openai_messages",
+    "messages_from_json": ".stores.codec",
+    "messages_to_json": ".stores.codec",
     "to_anthropic": "._core.wire.anthropic_messages",
     "to_openai": "._core.wire.openai_messages",
 }
