@@ -92,6 +92,13 @@ def oracles(session: nox.Session) -> None:
 
 
 @nox.session
+def sweeps(session: nox.Session) -> None:
+    """A cut at every byte, a cancel at every suspension, an interrupt at every line: all of them, for some minutes."""
+    session.install("--quiet", ".", *group("test"))
+    session.run("python", "-m", "pytest", "-q", "tests/sweeps", *session.posargs, env={"TOOLNEXUS_SWEEPS": "all"})
+
+
+@nox.session
 def wheel(session: nox.Session) -> None:
     """Build the wheel from the sdist, and run tests with it outside of the source tree."""
     session.install("--quiet", "build", *group("test"))
