@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import math
+import time
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
@@ -58,6 +59,32 @@ class AsyncBounds(Bounds):
     async def sleep(self, seconds: float) -> None:
         """Sleep, unless the run ends before."""
         await self.wait(asyncio.sleep(seconds))
+
+
+SAVE_GRACE_S = 5.0
+"""How long a cancelled task goes on waiting for what must not be broken off."""
+
+
+async def unbroken(awaitable: Awaitable[T]) -> T:
+    """Wait for `awaitable` to its end, and only then pass on a cancel of the waiting task.
+
+    A save that is broken off may leave half of a transcript, and the next one would overtake it. One that takes
+    longer than `SAVE_GRACE_S` after the cancel is left to itself: it must not hold up the caller for ever.
+    """
+    task = asyncio.ensure_future(awaitable)
+    cancelled: asyncio.CancelledError | None = None
+    end = math.inf
+    while not task.done() and time.monotonic() < end:
+        try:
+            await asyncio.wait({task}, timeout=None if end == math.inf else end - time.monotonic())
+        except asyncio.CancelledError as error:
+            end = time.monotonic() + SAVE_GRACE_S if cancelled is None else end
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    _left.add(task)
+    task.add_done_callback(_forget)
+    raise cancelled
 
 
 GRACE_S = 0.1

@@ -17,7 +17,7 @@ from ..events import StreamEvent
 from ..messages import Message
 from ..stores import Keep, MemoryStore
 from ..suspension import Answer, Request
-from .async_bounds import AsyncBounds
+from .async_bounds import AsyncBounds, unbroken
 from .async_tools import AsyncTools
 from .async_transport import AsyncResponse, AsyncTransport
 from .bounds import Runs
@@ -223,7 +223,7 @@ async def _load(world: AsyncWorld, keep: Keep | None, bounds: AsyncBounds) -> Se
 async def _save(world: AsyncWorld, keep: Keep | None, messages: list[Message]) -> None:
     assert keep is not None  # the machine saves only where a transcript is kept
     with store_errors(keep.id, "saved"):
-        await _call(world, keep, keep.store.save, keep.id, messages)
+        await unbroken(_call(world, keep, keep.store.save, keep.id, messages))
 
 
 async def _call(
