@@ -25,10 +25,11 @@ class DaemonThreads:
         self._closed = False
 
     def start(self, function: Callable[[], object]) -> None:
-        """Run `function` soon, in some thread; it must not raise."""
+        """Run `function` soon, in some thread; it must not raise.
+
+        After `close` as well: a run that is ended by the closing of its client still has its transcript to save.
+        """
         with self._wanted:
-            if self._closed:
-                raise RuntimeError("the client is closed")
             self._queue.append(function)
             if self._idle >= len(self._queue):
                 self._wanted.notify()
