@@ -44,7 +44,7 @@ from .commands import (
 )
 from .payload import well_formed
 from .reply import Reply
-from .transcript import closing_result, result_part
+from .transcript import closed, closing_result, result_part
 from .turn import CUT_REASONS, PAUSE_REASON, Turn
 from .wire import Wire
 
@@ -548,6 +548,7 @@ class AgentRun:
                 call.result = ToolResult(result.output, is_error=True)
                 call.request = None
         self._join_results()
+        self._messages = closed(self._messages)  # an interrupt may strike in the middle of anything
         self._batch = []
         turn, self._turn, self._reply = self._turn, None, None
         if turn is not None:
