@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
+import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
@@ -37,6 +39,12 @@ class SyncWorld:
     runs: Runs
     wait_for: Callable[[Request], Answer] | None
 
+    def leave(self, bounds: Bounds) -> None:
+        """A run is over: nothing of it is left; may be called again."""
+        self.runs.leave(bounds)
+        bounds.close()
+        self.transport.end(bounds)
+
 
 def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None, None]:
     """Run a call to its end, a batch of events for each read; the last batch is the `DoneEvent`.
@@ -45,10 +53,21 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
         ToolnexusError: The run failed; `.result` says how far it came.
     """
     bounds = Bounds(call.cancel, call.deadline)
+    try:
+        try:
+            run = yield from _drive(call, world, bounds)
+        finally:
+            world.leave(bounds)
+    finally:  # once more: an interrupt may have struck in the first
+        world.leave(bounds)
+    yield run.done()
+
+
+def _drive(call: Call, world: SyncWorld, bounds: Bounds) -> Generator[Sequence[StreamEvent], None, AgentRun]:
     run: AgentRun | None = None
     audience = Audience(call.hooks, call.watch, world.tools.spawn)
-    world.runs.enter(bounds)
     try:
+        world.runs.enter(bounds)
         bounds.check()
         run = call.begin(_load(call.keep))
         audience.tell(run.take_news())
@@ -65,10 +84,7 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
         if run is not None:
             audience.tell(run.take_news())
         raise
-    finally:
-        world.runs.leave(bounds)
-        bounds.close()
-    yield run.done()
+    return run
 
 
 def _carry_out(
@@ -192,10 +208,12 @@ def _read(run: AgentRun, response: SyncResponse, audience: Audience) -> Sequence
 
 
 def _sleep(seconds: float, bounds: Bounds) -> None:
-    woken = threading.Event()
-    unlink = bounds.cancel.add_callback(woken.set)
+    # Not an Event: a signal handler may cancel in the middle of its methods, and would find it locked.
+    woken: queue.SimpleQueue[None] = queue.SimpleQueue()
+    unlink = bounds.cancel.add_callback(lambda: woken.put(None))
     try:
-        woken.wait(min(seconds, bounds.remaining))
+        with contextlib.suppress(queue.Empty):
+            woken.get(timeout=min(seconds, bounds.remaining, threading.TIMEOUT_MAX))
     finally:
         unlink()
     bounds.check()
