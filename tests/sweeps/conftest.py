@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
-_figures: dict[str, Counter[str]] = {}
+_figures: dict[str, dict[str, float]] = {}
 
 
 @pytest.fixture
@@ -19,15 +18,23 @@ def everything() -> bool:
 
 @pytest.fixture
 def publish(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Show figures at the end of the session, summed up for all parameters of a test; a failed test publishes none."""
-    counter = _figures.setdefault(request.node.nodeid.partition("[")[0], Counter())
-    return lambda **figures: counter.update(figures)
+    """Show figures at the end of the session: the sum over all parameters of a test, of `slowest_ms` the most.
+
+    A failed test publishes none.
+    """
+    known = _figures.setdefault(request.node.nodeid.partition("[")[0], {})
+
+    def publish(**figures: float) -> None:
+        for name, figure in figures.items():
+            known[name] = max(known.get(name, 0), figure) if name == "slowest_ms" else known.get(name, 0) + figure
+
+    return publish
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    published = {test: counter for test, counter in _figures.items() if counter}
+    published = {test: figures for test, figures in _figures.items() if figures}
     if published:
         terminalreporter.section("sweeps")
-    for test, counter in published.items():
-        figures = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in counter.items())
-        terminalreporter.write_line(f"{test}: {figures}")
+    for test, figures in published.items():
+        line = ", ".join(f"{name.replace('_', ' ')} {figure:,.0f}" for name, figure in figures.items())
+        terminalreporter.write_line(f"{test}: {line}")

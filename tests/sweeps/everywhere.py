@@ -7,17 +7,16 @@ suspension of every task of the run, in the sync world every line of the package
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dis
-import functools
-import gc
-import linecache
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from itertools import count
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import toolnexus
@@ -26,7 +25,7 @@ from toolnexus import (
     Answer,
     AsyncClient,
     Chunk,
-    ChunkType,
+    FinishChunk,
     Hooks,
     Message,
     SyncClient,
@@ -124,7 +123,7 @@ class Trip:
             return Answer(request.id, ok=True, data="this")
 
         def on_chunk(chunk: Chunk) -> None:
-            if chunk.type == ChunkType.FINISH:
+            if isinstance(chunk, FinishChunk):
                 self.finishes.append(chunk.finish_reason)
 
         looking = define_tool(look_slowly if is_async else look, name="look")
@@ -261,28 +260,37 @@ async def quiet() -> None:
 # -- the sync world
 
 
-@functools.cache
-def _releases_lock(code: CodeType, line: int, offset: int) -> bool:
-    """Whether the instruction is the release of a lock at the end of a `with`.
+def _would_keep_lock(frame: FrameType) -> bool:
+    """Whether an exception at this instruction would leave a `with self._lock` without releasing the lock.
 
-    A tracer may raise there, an interrupt cannot: CPython looks for signals when a call has returned and at jumps back,
-    and between the last call of the block and the release, which is one call in C, there is neither.
+    A tracer can raise there, an interrupt cannot: CPython looks for signals when a call has returned, at jumps back and
+    where a Python function begins, and between the last call of such a block and the release, which is one call in C,
+    there is none of these.
     """
-    source = linecache.getline(code.co_filename, line).strip()
-    if not source.startswith(("with self._lock", "with self._wanted")):
+    lock: Any = getattr(frame.f_locals.get("self"), "_lock", None)
+    if lock is None or not (lock._is_owned() if hasattr(lock, "_is_owned") else lock.locked()):
         return False
-    instruction = next(i for i in dis.get_instructions(code) if i.offset >= offset and i.opname != "NOP")
-    return instruction.opname == "LOAD_CONST" and instruction.argval is None
+    instructions = {i.offset: i.opname for i in dis.get_instructions(frame.f_code)}
+    entries = dis._parse_exception_table(frame.f_code)  # type: ignore[attr-defined]  # what dis prints, as numbers
+    handlers = {entry.target for entry in entries if entry.start <= frame.f_lasti < entry.end}
+    return not any(instructions.get(handler + 2) == "WITH_EXCEPT_START" for handler in handlers)
+
+
+Line = tuple[str, int]
+"""A file and the number of a line in it."""
+Visit = tuple[Line, int]
+"""A line and how often it was come to, from 1: it is the same place in every run, however many reads one has."""
 
 
 class Lines:
-    """Counts the lines of the package that this thread executes inside, and acts once, at the `at`-th."""
+    """Notes the lines of the package that this thread executes inside, and acts once: at the `at`-th, or soon after."""
 
-    def __init__(self, act: Callable[[], object], at: int) -> None:
-        self.count = 0
+    def __init__(self, act: Callable[[], object], at: int | Visit) -> None:
+        self.visits: list[Visit] = []
         self.where = ""
         """Where it acted."""
         self._act, self._at = act, at
+        self._times: Counter[Line] = Counter()
 
     def __enter__(self) -> Lines:
         self._before = sys.gettrace()
@@ -296,11 +304,16 @@ class Lines:
         return self._traced if frame.f_code.co_filename.startswith(PACKAGE) else None
 
     def _traced(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if event == "line" and not _releases_lock(frame.f_code, frame.f_lineno, frame.f_lasti):
-            self.count += 1
-            if self.count == self._at:
-                self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-                self._act()
+        if event == "line":
+            line = (frame.f_code.co_filename, frame.f_lineno)
+            self._times[line] += 1
+            self.visits.append((line, self._times[line]))
+            if self._at in (len(self.visits), self.visits[-1]) and not self.where:
+                if _would_keep_lock(frame):
+                    self._at = len(self.visits) + 1
+                else:
+                    self.where = f"{line[0]}:{line[1]}"
+                    self._act()
         return self._traced
 
 
@@ -308,6 +321,12 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def collect() -> None:
-    """Let go of what only reference cycles hold."""
-    gc.collect()
+def everywhere(work: Callable[[int], Callable[[], object]], act: Callable[[], object]) -> Iterator[str]:
+    """Do `work(n)` with `act` at its n-th line, for n from 1 to its last line, and say after each where that was."""
+    for point in count(1):
+        once = work(point)
+        with Lines(act, point) as lines, contextlib.suppress(KeyboardInterrupt):
+            once()
+        if not lines.where:
+            return
+        yield lines.where

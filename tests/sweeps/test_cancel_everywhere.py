@@ -84,7 +84,6 @@ class Place:
     async def sweep(self, end: Callable[[asyncio.Task[Any], Cancel], object], also_at: tuple[int, ...] = ()) -> None:
         """End a run at its 1st, 2nd, 3rd ... suspension, until there is none to end it at; `also_at` further ones."""
         await self.check(self.new_trip(), "before")
-        before = len(threads())
         for point in range(1 + len(also_at), 1000, self.step):
             trip, cancel = self.new_trip(), Cancel()
             self.script.failures = 1
@@ -97,7 +96,7 @@ class Place:
             await self.end_run(task, f"suspension {point}")
             await self.check(trip, f"suspension {point}")
         assert point > 60, "the run has fewer suspensions than it had"
-        assert len(threads()) <= before + 2, "threads grow in number"
+        assert len(threads()) <= 8, "threads grow in number"  # three for a run, and more where the last still works
 
 
 @pytest.fixture
