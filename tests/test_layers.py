@@ -19,7 +19,7 @@ LAYERS: dict[str, int] = {
     **dict.fromkeys(("tools", "stores", "retry", "config", "hooks", "chunk_stream"), 2),
     "_io": 3,
     **dict.fromkeys(("sync_client", "async_client", "sync_conversation", "async_conversation"), 4),
-    "__init__": 5,
+    **dict.fromkeys(("__init__", "testing"), 5),
     **dict.fromkeys(("demo", "__main__"), 6),
 }
 STRANGERS = [

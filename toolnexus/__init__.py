@@ -60,7 +60,7 @@ from .messages import (
     ToolResultPart,
 )
 from .results import RunResult, StreamSummary, ToolCallRecord, Usage
-from .stores import ConversationStore, MemoryStore
+from .stores import ConversationStore, ManagedStore, MemoryStore, RevisionedStore, Snapshot
 from .suspension import Answer, Pending, Request, RequestCall, pending
 from .sync_client import SyncClient
 from .tool import Tool, ToolContext, ToolResult
@@ -83,6 +83,8 @@ if TYPE_CHECKING:
         UsageChunk,
     )
     from .hooks import AfterLLM, AfterTool, BeforeLLM, BeforeTool, Hooks, RetryInfo
+    from .stores.codec import messages_from_json, messages_to_json
+    from .stores.sqlite import SQLiteStore
     from .sync_conversation import Conversation
 
 __all__ = [
@@ -121,6 +123,7 @@ __all__ = [
     "ImagePart",
     "InternalServerError",
     "Limits",
+    "ManagedStore",
     "MemoryStore",
     "Message",
     "NotFoundError",
@@ -138,8 +141,11 @@ __all__ = [
     "Request",
     "RequestCall",
     "RetryInfo",
+    "RevisionedStore",
     "RunCancelledError",
     "RunResult",
+    "SQLiteStore",
+    "Snapshot",
     "StoreError",
     "StreamEvent",
     "StreamInterruptedError",
@@ -168,6 +174,8 @@ __all__ = [
     "event_to_json",
     "from_anthropic",
     "from_openai",
+    "messages_from_json",
+    "messages_to_json",
     "pending",
     "to_anthropic",
     "to_openai",
@@ -193,10 +201,13 @@ _LATER = {
     "Hooks": ".hooks",
     "ReasoningChunk": ".chunks",
     "RetryInfo": ".hooks",
+    "SQLiteStore": ".stores.sqlite",
     "ToolCallDeltaChunk": ".chunks",
     "UsageChunk": ".chunks",
     "from_anthropic": "._core.wire.anthropic_messages",
     "from_openai": "._core.wire.openai_messages",
+    "messages_from_json": ".stores.codec",
+    "messages_to_json": ".stores.codec",
     "to_anthropic": "._core.wire.anthropic_messages",
     "to_openai": "._core.wire.openai_messages",
 }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
+from ._io.async_closing import aclosing
 from ._io.async_stream import AsyncEventStream
 from .config import CallOptions, ClientConfig, Prompt, Style, TimeoutLike
 from .errors import ConfigurationError
@@ -15,15 +16,19 @@ from .events import StreamEvent, TextEvent
 from .limits import Limits
 from .results import RunResult
 from .stores import ConversationStore, Keep, MemoryStore, check_store
-from .suspension import Answer, Request
+from .suspension import Answer, Pending, Request
+from .tool import Tool, ToolContext, ToolResult
+from .tools.function import Approval
 from .tools.toolkit import Toolkit
 
 if TYPE_CHECKING:
     import httpx
 
     from ._io.async_driver import AsyncWorld
-    from ._io.launch import Call
+    from ._io.bounds import Bounds
+    from ._io.launch import Call, Resumption
     from .async_conversation import AsyncConversation
+    from .chunk_stream import Watch
     from .hooks import Hooks
 
 
@@ -57,6 +62,7 @@ class AsyncClient:
         retry_base: float = 0.5,
         max_retry_after: float = 60,
         timeout: float | TimeoutLike | None = None,
+        progress_timeout: float | None = None,
         deadline: float | None = None,
         wait_for: Callable[[Request], Answer | Awaitable[Answer]] | None = None,
         store: ConversationStore | None = None,
@@ -83,11 +89,14 @@ class AsyncClient:
             query: Added to every request's URL.
             system_prompt: Sent with every run, never part of a transcript.
             max_turns: Model responses per run; then the run ends as `"incomplete"`.
-            retries: Further tries for each response of which nothing was shown yet.
+            retries: Further tries for each response of which nothing was shown yet. All runs of a client share a budget
+                of 500, which successes fill up again, so that a dead service is not hammered.
             retry_base: Seconds before the first retry; each further one waits twice as long, with jitter.
             max_retry_after: Seconds that a service may ask us to wait.
             timeout: Seconds of silence before a run fails; an `httpx.Timeout` sets connect, read and write alone;
-                `None` is connect 10, read 300, write 60.
+                `None` is connect 10, read 300, write 60. Any byte counts as life.
+            progress_timeout: Seconds that the model may take for the next text, thinking or piece of a tool call in a
+                streamed response; comments and pings do not count. Time that the consumer takes does not either.
             deadline: Seconds for one whole run.
             wait_for: Answers the requests of suspended tools, sync or async; without it such a run ends as `"pending"`.
             store: Keeps conversations by id; `None` keeps them in memory.
@@ -116,6 +125,7 @@ class AsyncClient:
             retry_base=retry_base,
             max_retry_after=max_retry_after,
             timeout=timeout,
+            progress_timeout=progress_timeout,
             deadline=deadline,
             request_params=request_params,
             body_transform=body_transform,
@@ -166,7 +176,7 @@ class AsyncClient:
 
     async def run(self, prompt: Prompt, toolkit: Toolkit | None = None, **options: Unpack[CallOptions]) -> RunResult:
         """The same run without streaming, for when nobody watches."""
-        return await self._finish(prompt, toolkit, None, options)
+        return await _shown(self._events(prompt, toolkit, None, options, stream=False))
 
     async def ask(
         self,
@@ -178,16 +188,55 @@ class AsyncClient:
     ) -> RunResult:
         """`run` with memory; with `on_text`, sync or async, it is streamed, and the text comes there piece by piece."""
         if on_text is None:
-            return await self._finish(prompt, toolkit, id, options)
+            return await _shown(self._events(prompt, toolkit, id, options, stream=False))
         if not callable(on_text):
             raise ConfigurationError(f"on_text: expected a function, got {on_text!r}")
-        async with self._events(prompt, toolkit, id, options, stream=True) as events:
-            async for event in events:
-                if type(event) is TextEvent:
-                    shown = on_text(event.delta)
-                    if inspect.isawaitable(shown):
-                        await shown
-            return events.result
+        return await _shown(
+            self._events(prompt, toolkit, id, options, stream=True),
+            lambda event: on_text(event.delta) if type(event) is TextEvent else None,
+        )
+
+    async def resume(
+        self,
+        answers: Answer | Sequence[Answer],
+        toolkit: Toolkit | None = None,
+        *,
+        id: str | None = None,
+        result: RunResult | None = None,
+        on_event: Callable[[StreamEvent], object] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> RunResult:
+        """Carry on a run that waits for answers, here or in another process, with this provider or another.
+
+        Questions that stay without an answer leave the run pending again. With no answers at all, a conversation
+        goes on that was cut off before the model had its say.
+
+        Args:
+            answers: One or several; each is used once.
+            toolkit: With the tools that the calls want.
+            id: The conversation in the store.
+            result: The pending run itself, in place of `id`; give the one that comes back to the next `resume`.
+            on_event: Called with each event, sync or async; without it the model is asked for whole responses.
+
+        Raises:
+            AnswerMismatchError: An answer names no open request. Nothing was changed.
+            ToolnexusError: The run failed; `.result` has what was said and done.
+        """
+        if on_event is not None and not callable(on_event):
+            raise ConfigurationError(f"on_event: expected a function, got {on_event!r}")
+        return await _shown(self._resume(answers, toolkit, id, result, options, stream=on_event is not None), on_event)
+
+    def resume_stream(
+        self,
+        answers: Answer | Sequence[Answer],
+        toolkit: Toolkit | None = None,
+        *,
+        id: str | None = None,
+        result: RunResult | None = None,
+        **options: Unpack[CallOptions],
+    ) -> AsyncEventStream:
+        """`resume` as an async iterator, which goes on as its events are asked for."""
+        return self._resume(answers, toolkit, id, result, options, stream=True)
 
     def conversation(
         self, toolkit: Toolkit | None = None, id: str | None = None, *, keep_chunks: int | None = None
@@ -202,10 +251,45 @@ class AsyncClient:
 
         keep = Keep(MemoryStore(), "") if id is None else Keep(self._store, id)
 
-        def prepare(prompt: Prompt, options: CallOptions) -> Call:
-            return self._call(prompt, toolkit, id, options, keep=keep)
+        def prepare(prompt: Prompt | Resumption, options: CallOptions, watch: Callable[[Bounds], Watch]) -> Call:
+            return self._call(prompt, toolkit, id, options, keep=keep, watch=watch)
 
-        return AsyncConversation(prepare, self._drive, keep, keep_chunks)
+        return AsyncConversation(prepare, self._drive, self._forget, keep, keep_chunks)
+
+    def as_tool(
+        self,
+        name: str,
+        description: str,
+        toolkit: Toolkit | None = None,
+        *,
+        max_depth: int = 3,
+        timeout: float | None = None,
+        approval: Approval = False,
+        **options: Unpack[CallOptions],
+    ) -> Tool:
+        """Make a tool of an agent: this client, these tools and options, a prompt written by another model.
+
+        Each call is a run of its own, inside the cancel and the deadline of the run that it belongs to; its tokens
+        count for that run. Where a tool of the agent suspends, the whole chain does: the question is asked of whoever
+        answers those of the outermost run, and the answer finds its way back, in another process too.
+
+        Args:
+            max_depth: How many agents may run inside of each other.
+            timeout: Seconds that one call may take.
+            approval: Whether a human must agree before it runs, or a predicate on the arguments that says so.
+        """
+        from ._io.agents import agent_tool, begun, counted, one_deeper, options_for, reported
+
+        async def run(prompt: str, ctx: ToolContext) -> ToolResult | Pending:
+            with one_deeper(max_depth), counted(ctx):
+                call = self._call(begun(prompt, ctx), toolkit, None, options_for(options, ctx), stream=False)
+                result = await _shown(AsyncEventStream(self._drive(replace(call, can_wait=False))))
+            return reported(result, ctx)
+
+        if options.get("cancel") is not None:
+            raise ConfigurationError("cancel: an agent ends with the run that calls it")
+        self._call(name, toolkit, None, options)  # what cannot work is refused now
+        return agent_tool(run, name, description, max_depth, timeout, approval)
 
     def conversation_store(self) -> ConversationStore:
         """The store in use."""
@@ -233,15 +317,31 @@ class AsyncClient:
     ) -> AsyncEventStream:
         return AsyncEventStream(self._drive(self._call(prompt, toolkit, id, options, stream=stream)))
 
+    def _resume(
+        self,
+        answers: Answer | Sequence[Answer],
+        toolkit: Toolkit | None,
+        id: str | None,
+        result: RunResult | None,
+        options: CallOptions,
+        *,
+        stream: bool,
+    ) -> AsyncEventStream:
+        from ._io.launch import Resumption
+
+        what = Resumption.create(answers, id, result)
+        return AsyncEventStream(self._drive(self._call(what, toolkit, what.id, options, stream=stream)))
+
     def _call(
         self,
-        prompt: Prompt,
+        prompt: Prompt | Resumption,
         toolkit: Toolkit | None,
         id: str | None,
         options: CallOptions,
         *,
         stream: bool = True,
         keep: Keep | None = None,
+        watch: Callable[[Bounds], Watch] | None = None,
     ) -> Call:
         from ._io.launch import Call
 
@@ -254,6 +354,7 @@ class AsyncClient:
             stream=stream,
             can_wait=self._wait_for is not None,
             hooks=self._hooks,
+            watch=watch,
             keep=Keep(self._store, id) if keep is None and id is not None else keep,
         )
 
@@ -264,11 +365,10 @@ class AsyncClient:
             async for events in batches:
                 yield events
 
-    async def _finish(self, prompt: Prompt, toolkit: Toolkit | None, id: str | None, options: CallOptions) -> RunResult:
-        async with self._events(prompt, toolkit, id, options, stream=False) as events:
-            async for _ in events:
-                pass
-            return events.result
+    async def _forget(self, keep: Keep) -> None:
+        from ._io.async_driver import forget
+
+        await forget(keep, self._get_world())
 
     def _get_world(self) -> AsyncWorld:
         # httpx takes longer to import than all the rest: not before the first request.
@@ -287,3 +387,12 @@ class AsyncClient:
                 self._wait_for,
             )
         return self._world
+
+
+async def _shown(events: AsyncEventStream, on_event: Callable[[StreamEvent], object] | None = None) -> RunResult:
+    """Run to the end and show each event to `on_event`, sync or async."""
+    async with events:
+        async for event in events:
+            if on_event is not None and inspect.isawaitable(returned := on_event(event)):
+                await returned
+        return events.result

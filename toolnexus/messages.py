@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from .suspension import Request
+from pydantic import Field
+
+from .suspension import CallJournal, Request
 
 Role = Literal["system", "user", "assistant", "tool"]
 CallState = Literal["open", "started", "finished"]
@@ -73,6 +75,8 @@ class ToolCallPart:
     """The open question of a suspended call. Never sent."""
     origin: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+    journal: CallJournal | None = field(default=None, repr=False)
+    """How a call without a result got where it is. Never sent."""
     type: Literal["tool_call"] = field(default="tool_call", repr=False)
 
 
@@ -82,7 +86,7 @@ class ToolResultPart:
 
     id: str
     name: str
-    content: tuple[TextPart | ImagePart, ...]
+    content: tuple[Annotated[TextPart | ImagePart, Field(discriminator="type")], ...]
     is_error: bool = False
     type: Literal["tool_result"] = field(default="tool_result", repr=False)
 
@@ -113,7 +117,7 @@ class Message:
     """
 
     role: Role
-    parts: tuple[Part, ...]
+    parts: tuple[Annotated[Part, Field(discriminator="type")], ...]
 
     def __init__(self, role: Role, parts: str | Iterable[Part]) -> None:
         object.__setattr__(self, "role", role)

@@ -6,8 +6,14 @@ JSON and go on in another process.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
+
+from pydantic_core import from_json
+
+_ROOM = 20
+"""Levels of JSON that what is given here gets around it where it is written down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +26,21 @@ class Pending:
     data: Any = None  # any JSON: the tool's own message to whoever answers
     expires_at: float | None = None
     id: str | None = None
+    memo: Any = field(default=None, repr=False)  # any JSON: the tool's note to itself
+
+    def __post_init__(self) -> None:
+        for name, value, kinds in (
+            ("prompt", self.prompt, str),
+            ("kind", self.kind, str),
+            ("url", self.url, (str, type(None))),
+            ("expires_at", self.expires_at, (int, float, type(None))),
+            ("id", self.id, (str, type(None))),
+        ):
+            if not isinstance(value, kinds):
+                raise TypeError(f"pending: {name} cannot be {value!r}; it may be written down and read elsewhere")
+        _json("pending", [self.prompt, self.kind, self.url, self.expires_at, self.id])
+        object.__setattr__(self, "data", _json("pending", self.data))
+        object.__setattr__(self, "memo", _json("pending", self.memo))
 
 
 def pending(
@@ -30,6 +51,7 @@ def pending(
     data: Any = None,  # any JSON, as above
     expires_at: float | None = None,
     id: str | None = None,
+    memo: Any = None,  # any JSON, as above
 ) -> Pending:
     """Suspend the call: return this from a tool that cannot go on without an answer.
 
@@ -39,9 +61,11 @@ def pending(
         url: Where the human may act, for example a sign-in page.
         data: Any JSON for whoever shows the request.
         expires_at: Unix seconds after which an answer comes too late.
-        id: The request's id; invented when left out.
+        id: The request's id; invented when left out. One of your own must never come again: whoever has the answer
+            to the one question could give it to the other.
+        memo: Any JSON, which the tool finds as `ctx.memo` when it runs again; nobody else sees it.
     """
-    return Pending(prompt, kind, url, data, expires_at, id)
+    return Pending(prompt, kind, url, data, expires_at, id, memo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +102,46 @@ class Answer:
     """`False` declines: the model is told, with `reason`."""
     data: Any = None  # any JSON: reaches the tool as `ctx.answer.data`
     reason: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not isinstance(self.ok, bool):
+            raise TypeError(f"Answer: expected the id of a request and ok=True or False, got {self.id!r}, {self.ok!r}")
+        if not isinstance(self.reason, (str, type(None))):
+            raise TypeError(f"Answer: expected a reason in words, got {self.reason!r}")
+        _json("Answer", [self.id, self.reason])
+        object.__setattr__(self, "data", _json("Answer", self.data))
+
+
+def _json(owner: str, data: Any) -> Any:
+    """A copy of `data` as JSON gives it back, so that it is the same thing before and after it was written down."""
+    try:
+        text = json.dumps(data, allow_nan=False)
+        from_json(f"{'[' * _ROOM}{text}{']' * _ROOM}")  # as RunResult reads it: 200 levels, no half characters
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"{owner}: expected data that can be written as JSON: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenAnswer:
+    """An answer that a call has got, and what for."""
+
+    answer: Answer
+    args: dict[str, Any]
+    """The arguments that its request showed: it counts for these alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallJournal:
+    """How a call without a result got where it is, so that any process can carry it on."""
+
+    key: str
+    """Its idempotency key (`ToolContext.call_key`), the same for every attempt."""
+    asked: tuple[str, ...] = ()
+    """The ids of all its requests so far."""
+    gate: str | None = None
+    """Who asked the open one."""
+    given: dict[str, GivenAnswer] = field(default_factory=dict)
+    """The answers so far, by who asked for them."""
+    memo: Any = None  # any JSON
+    """What the tool noted for itself when it last suspended."""

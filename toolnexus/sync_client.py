@@ -6,6 +6,7 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
@@ -16,14 +17,18 @@ from .events import StreamEvent, TextEvent
 from .limits import Limits
 from .results import RunResult
 from .stores import ConversationStore, Keep, MemoryStore, check_store
-from .suspension import Answer, Request
+from .suspension import Answer, Pending, Request
+from .tool import Tool, ToolContext, ToolResult
+from .tools.function import Approval
 from .tools.toolkit import Toolkit
 
 if TYPE_CHECKING:
     import httpx
 
-    from ._io.launch import Call
+    from ._io.bounds import Bounds
+    from ._io.launch import Call, Resumption
     from ._io.sync_driver import SyncWorld
+    from .chunk_stream import Watch
     from .hooks import Hooks
     from .sync_conversation import Conversation
 
@@ -55,6 +60,7 @@ class SyncClient:
         retry_base: float = 0.5,
         max_retry_after: float = 60,
         timeout: float | TimeoutLike | None = None,
+        progress_timeout: float | None = None,
         deadline: float | None = None,
         wait_for: Callable[[Request], Answer] | None = None,
         store: ConversationStore | None = None,
@@ -81,11 +87,14 @@ class SyncClient:
             query: Added to every request's URL.
             system_prompt: Sent with every run, never part of a transcript.
             max_turns: Model responses per run; then the run ends as `"incomplete"`.
-            retries: Further tries for each response of which nothing was shown yet.
+            retries: Further tries for each response of which nothing was shown yet. All runs of a client share a budget
+                of 500, which successes fill up again, so that a dead service is not hammered.
             retry_base: Seconds before the first retry; each further one waits twice as long, with jitter.
             max_retry_after: Seconds that a service may ask us to wait.
             timeout: Seconds of silence before a run fails; an `httpx.Timeout` sets connect, read and write alone;
-                `None` is connect 10, read 300, write 60.
+                `None` is connect 10, read 300, write 60. Any byte counts as life.
+            progress_timeout: Seconds that the model may take for the next text, thinking or piece of a tool call in a
+                streamed response; comments and pings do not count. Time that the consumer takes does not either.
             deadline: Seconds for one whole run.
             wait_for: Answers the requests of suspended tools; without it such a run ends as `"pending"`.
             store: Keeps conversations by id; `None` keeps them in memory.
@@ -114,6 +123,7 @@ class SyncClient:
             retry_base=retry_base,
             max_retry_after=max_retry_after,
             timeout=timeout,
+            progress_timeout=progress_timeout,
             deadline=deadline,
             request_params=request_params,
             body_transform=body_transform,
@@ -164,13 +174,7 @@ class SyncClient:
         Raises:
             ToolnexusError: The run failed; `.result` has what was said and done.
         """
-        on_event = _sync_only("on_event", on_event)
-        with self._events(prompt, toolkit, id, options, stream=True) as events:
-            for event in events:
-                if on_event is not None and inspect.iscoroutine(returned := on_event(event)):
-                    returned.close()
-                    raise ConfigurationError(f"on_event: SyncClient cannot await what {on_event!r} returns")
-            return events.result
+        return _shown(self._events(prompt, toolkit, id, options, stream=True), on_event)
 
     def iter_events(
         self, prompt: Prompt, toolkit: Toolkit | None = None, id: str | None = None, **options: Unpack[CallOptions]
@@ -183,7 +187,7 @@ class SyncClient:
 
     def run(self, prompt: Prompt, toolkit: Toolkit | None = None, **options: Unpack[CallOptions]) -> RunResult:
         """The same run without streaming, for when nobody watches."""
-        return self._finish(prompt, toolkit, None, options)
+        return _finished(self._events(prompt, toolkit, None, options, stream=False))
 
     def ask(
         self,
@@ -195,9 +199,51 @@ class SyncClient:
     ) -> RunResult:
         """`run` with memory; with `on_text` it is streamed, and the text comes there piece by piece."""
         if on_text is None:
-            return self._finish(prompt, toolkit, id, options)
+            return _finished(self._events(prompt, toolkit, id, options, stream=False))
         show = _sync_only("on_text", on_text)
         return self.stream(prompt, toolkit, lambda e: show(e.delta) if type(e) is TextEvent else None, id, **options)
+
+    def resume(
+        self,
+        answers: Answer | Sequence[Answer],
+        toolkit: Toolkit | None = None,
+        *,
+        id: str | None = None,
+        result: RunResult | None = None,
+        on_event: Callable[[StreamEvent], object] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> RunResult:
+        """Carry on a run that waits for answers, here or in another process, with this provider or another.
+
+        Questions that stay without an answer leave the run pending again. With no answers at all, a conversation
+        goes on that was cut off before the model had its say.
+
+        Args:
+            answers: One or several; each is used once.
+            toolkit: With the tools that the calls want.
+            id: The conversation in the store.
+            result: The pending run itself, in place of `id`; give the one that comes back to the next `resume`.
+            on_event: Called with each event; without it the model is asked for whole responses.
+
+        Raises:
+            AnswerMismatchError: An answer names no open request. Nothing was changed.
+            ToolnexusError: The run failed; `.result` has what was said and done.
+        """
+        if on_event is None:
+            return _finished(self._resume(answers, toolkit, id, result, options, stream=False))
+        return _shown(self._resume(answers, toolkit, id, result, options, stream=True), on_event)
+
+    def resume_stream(
+        self,
+        answers: Answer | Sequence[Answer],
+        toolkit: Toolkit | None = None,
+        *,
+        id: str | None = None,
+        result: RunResult | None = None,
+        **options: Unpack[CallOptions],
+    ) -> EventStream:
+        """`resume` as an iterator, which goes on as its events are asked for."""
+        return self._resume(answers, toolkit, id, result, options, stream=True)
 
     def conversation(
         self, toolkit: Toolkit | None = None, id: str | None = None, *, keep_chunks: int | None = None
@@ -212,10 +258,45 @@ class SyncClient:
 
         keep = Keep(MemoryStore(), "") if id is None else Keep(self._store, id)
 
-        def prepare(prompt: Prompt, options: CallOptions) -> Call:
-            return self._call(prompt, toolkit, id, options, keep=keep)
+        def prepare(prompt: Prompt | Resumption, options: CallOptions, watch: Callable[[Bounds], Watch]) -> Call:
+            return self._call(prompt, toolkit, id, options, keep=keep, watch=watch)
 
-        return Conversation(prepare, self._drive, keep, keep_chunks)
+        return Conversation(prepare, self._drive, self._forget, keep, keep_chunks)
+
+    def as_tool(
+        self,
+        name: str,
+        description: str,
+        toolkit: Toolkit | None = None,
+        *,
+        max_depth: int = 3,
+        timeout: float | None = None,
+        approval: Approval = False,
+        **options: Unpack[CallOptions],
+    ) -> Tool:
+        """Make a tool of an agent: this client, these tools and options, a prompt written by another model.
+
+        Each call is a run of its own, inside the cancel and the deadline of the run that it belongs to; its tokens
+        count for that run. Where a tool of the agent suspends, the whole chain does: the question is asked of whoever
+        answers those of the outermost run, and the answer finds its way back, in another process too.
+
+        Args:
+            max_depth: How many agents may run inside of each other.
+            timeout: Seconds that one call may take.
+            approval: Whether a human must agree before it runs, or a predicate on the arguments that says so.
+        """
+        from ._io.agents import agent_tool, begun, counted, one_deeper, options_for, reported
+
+        def run(prompt: str, ctx: ToolContext) -> ToolResult | Pending:
+            with one_deeper(max_depth), counted(ctx):
+                call = self._call(begun(prompt, ctx), toolkit, None, options_for(options, ctx), stream=False)
+                result = _finished(EventStream(self._drive(replace(call, can_wait=False))))
+            return reported(result, ctx)
+
+        if options.get("cancel") is not None:
+            raise ConfigurationError("cancel: an agent ends with the run that calls it")
+        self._call(name, toolkit, None, options)  # what cannot work is refused now
+        return agent_tool(run, name, description, max_depth, timeout, approval)
 
     def conversation_store(self) -> ConversationStore:
         """The store in use."""
@@ -244,15 +325,31 @@ class SyncClient:
     ) -> EventStream:
         return EventStream(self._drive(self._call(prompt, toolkit, id, options, stream=stream)))
 
+    def _resume(
+        self,
+        answers: Answer | Sequence[Answer],
+        toolkit: Toolkit | None,
+        id: str | None,
+        result: RunResult | None,
+        options: CallOptions,
+        *,
+        stream: bool,
+    ) -> EventStream:
+        from ._io.launch import Resumption
+
+        what = Resumption.create(answers, id, result)
+        return EventStream(self._drive(self._call(what, toolkit, what.id, options, stream=stream)))
+
     def _call(
         self,
-        prompt: Prompt,
+        prompt: Prompt | Resumption,
         toolkit: Toolkit | None,
         id: str | None,
         options: CallOptions,
         *,
         stream: bool = True,
         keep: Keep | None = None,
+        watch: Callable[[Bounds], Watch] | None = None,
     ) -> Call:
         from ._io.launch import Call
 
@@ -265,6 +362,7 @@ class SyncClient:
             stream=stream,
             can_wait=self._wait_for is not None,
             hooks=self._hooks,
+            watch=watch,
             keep=Keep(self._store, id) if keep is None and id is not None else keep,
         )
 
@@ -273,11 +371,10 @@ class SyncClient:
 
         yield from drive(call, self._get_world())
 
-    def _finish(self, prompt: Prompt, toolkit: Toolkit | None, id: str | None, options: CallOptions) -> RunResult:
-        with self._events(prompt, toolkit, id, options, stream=False) as events:
-            for _ in events:
-                pass
-            return events.result
+    def _forget(self, keep: Keep) -> None:
+        from ._io.sync_driver import forget
+
+        forget(keep)
 
     def _get_world(self) -> SyncWorld:
         # httpx takes longer to import than all the rest: not before the first request.
@@ -299,6 +396,25 @@ class SyncClient:
                     self._wait_for,
                 )
             return self._world
+
+
+def _shown(events: EventStream, on_event: Callable[[StreamEvent], object] | None) -> RunResult:
+    """Run to the end and show each event to `on_event`."""
+    on_event = _sync_only("on_event", on_event)
+    with events:
+        for event in events:
+            if on_event is not None and inspect.iscoroutine(returned := on_event(event)):
+                returned.close()
+                raise ConfigurationError(f"on_event: SyncClient cannot await what {on_event!r} returns")
+        return events.result
+
+
+def _finished(events: EventStream) -> RunResult:
+    """Run to the end, with nobody to watch."""
+    with events:
+        for _ in events:
+            pass
+        return events.result
 
 
 F = TypeVar("F", bound="Callable[..., object] | None")

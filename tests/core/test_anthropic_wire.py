@@ -17,6 +17,7 @@ from toolnexus.errors import APIStatusError, InternalServerError, OverloadedErro
 from toolnexus.events import ReasoningEvent, StreamEvent, TextEvent, ToolCallEvent, UsageEvent
 from toolnexus.messages import ImagePart, Message, OpaquePart, ReasoningPart, TextPart, ToolCallPart
 from toolnexus.results import Usage
+from toolnexus.suspension import CallJournal
 from toolnexus.tool import Tool, ToolResult
 
 ORIGIN = "anthropic:api.example"
@@ -724,7 +725,15 @@ def test_a_whole_reply_is_read_like_a_stream() -> None:
     assert run.messages[1].parts == (
         ReasoningPart("Hm.", ORIGIN, {"signature": "s"}),
         TextPart("I look."),
-        ToolCallPart("c1", "look", {"a": 1}, state="started", origin=ORIGIN, extra={"caller": {"type": "direct"}}),
+        ToolCallPart(
+            "c1",
+            "look",
+            {"a": 1},
+            state="started",
+            journal=CallJournal("n0/1/0"),
+            origin=ORIGIN,
+            extra={"caller": {"type": "direct"}},
+        ),
         OpaquePart({"type": "handover", "to": "b"}, ORIGIN),
     )
     usage = run.result().usage

@@ -4,6 +4,7 @@ import copy
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,19 @@ from hypothesis import strategies as st
 
 from tests.core.scripted import DONE, answer, call_chunk, chunk, feed, make_run, make_tool, say, settle, sse
 from tests.core.wire_judge import check_history
-from toolnexus._core.commands import Checkpoint, Finish, ModelOptions, RunTools, SendRequest, ToolOutcome, WaitFor
+from toolnexus._core.commands import (
+    APPROVAL,
+    TOOL,
+    AdmitTools,
+    Checkpoint,
+    Finish,
+    ModelOptions,
+    RunTools,
+    SendRequest,
+    ToolCall,
+    ToolOutcome,
+    WaitFor,
+)
 from toolnexus._core.run import AgentRun
 from toolnexus._core.transcript import NOT_ANSWERED, NOT_RUN, UNKNOWN_OUTCOME, closed
 from toolnexus._core.wire.openai_messages import to_openai
@@ -28,7 +41,7 @@ from toolnexus.events import (
 from toolnexus.limits import Limits
 from toolnexus.messages import ImagePart, Message, TextPart, ToolCallPart, ToolResultPart
 from toolnexus.results import ToolCallRecord, Usage
-from toolnexus.suspension import Answer, Pending, Request, RequestCall
+from toolnexus.suspension import Answer, GivenAnswer, Pending, Request, RequestCall
 from toolnexus.tool import ToolResult
 
 LOOK = make_tool("look")
@@ -86,7 +99,7 @@ def test_a_call_is_told_run_and_answered_before_the_model_is_asked_again() -> No
     assert isinstance(command, RunTools)
     (call,) = command.calls
     assert (call.slot, call.id, call.tool, call.args, call.turn) == (0, "c1", LOOK, {"n": 1}, 1)
-    assert (call.answer, call.passed) == (None, frozenset())
+    assert call.given == {}
     outcome = ToolOutcome(0, ToolResult("rain", metadata={"m": 1}), duration=0.5)
     assert run.tool_finished(outcome) == [ToolResultEvent("c1", "look", "rain")]
     second = run.next_command()
@@ -150,7 +163,7 @@ def test_a_tool_that_wants_to_be_alone_is_alone_and_the_order_is_kept(names: str
     assert isinstance(command, SendRequest)
 
 
-def test_keys_of_calls_differ_between_calls_turns_and_runs_and_are_stable_within_a_conversation() -> None:
+def test_keys_of_calls_differ_between_calls_turns_and_runs() -> None:
     def keys(**setup: Any) -> list[str]:
         run = make_run(LOOK, **setup)
         found = []
@@ -164,7 +177,8 @@ def test_keys_of_calls_differ_between_calls_turns_and_runs_and_are_stable_within
 
     first = keys(nonce="a")
     assert len(set(first + keys(nonce="b"))) == 8
-    assert keys(nonce="a", conversation_id="conv") == keys(nonce="b", conversation_id="conv")
+    # Also within a conversation, which may have been forgotten and begun anew.
+    assert len(set(keys(nonce="a", conversation_id="c") + keys(nonce="b", conversation_id="c"))) == 8
 
 
 # -- calls that do not run
@@ -384,10 +398,10 @@ def test_a_request_says_what_the_tool_asked_and_for_which_call() -> None:
 def test_an_answer_runs_the_same_call_again_with_it() -> None:
     run = suspended("r1")
     given = Answer("r1", data={"x": 1})
-    assert run.answer_received(given, 0.0) == ()
+    assert run.answer_received(given, 0.0) == []
     command = run.next_command()
     assert isinstance(command, RunTools)
-    assert command.calls[0].answer == given
+    assert command.calls[0].answer_to(TOOL) == given
     assert command.calls[0].args == {"n": 0}
     settle(run, "rain")
     assert command_of(run) == "SendRequest"
@@ -500,9 +514,9 @@ def test_where_nobody_can_answer_the_run_ends_pending_with_all_its_requests() ->
     assert result.pending.id == "r0"
     assert [record.id for record in result.tool_calls] == ["c1"]
     assert [(c.state, c.request and c.request.id) for c in result.messages[1].tool_calls] == [
-        ("started", "r0"),
+        ("open", "r0"),
         ("finished", None),
-        ("started", "r2"),
+        ("open", "r2"),
     ]
     later = closed(result.messages)
     assert [p.output for m in later for p in m.parts if isinstance(p, ToolResultPart)] == [
@@ -526,35 +540,87 @@ def test_a_suspended_call_does_not_hold_back_one_that_wants_to_be_alone() -> Non
 # -- approval
 
 
-def test_an_approval_lets_the_call_run_and_does_not_reach_the_tool() -> None:
-    run = make_run(LOOK, can_wait=True)
-    answer(run, ONE_CALL)
-    settle(run, asking("ok?"), gate="approval")
-    run.answer_received(Answer("ok?"), 0.0)
+GUARDED = make_tool(approval=True)
+
+
+def admission(run: AgentRun) -> ToolCall:
+    """The one call that is to be admitted."""
     command = run.next_command()
-    assert isinstance(command, RunTools)
-    assert ("approval" in command.calls[0].passed, command.calls[0].answer) == (True, None)
+    assert isinstance(command, AdmitTools)
+    (call,) = command.calls
+    return call
+
+
+def test_an_approval_lets_the_call_run_and_does_not_reach_the_tool() -> None:
+    run = make_run(GUARDED, can_wait=True)
+    answer(run, ONE_CALL)
+    run.tool_finished(ToolOutcome(admission(run).slot, asking("ok?"), gate=APPROVAL))
+    run.answer_received(Answer("ok?"), 0.0)
+    call = admission(run)
+    assert (call.answer_to(APPROVAL), call.answer_to(TOOL)) == (Answer("ok?"), None)
+    run.tool_admitted(call.slot, call.args)
     settle(run, asking("r1"))  # a question of the tool's own
     run.answer_received(Answer("r1"), 0.0)
-    command = run.next_command()
-    assert isinstance(command, RunTools)
-    assert ("approval" in command.calls[0].passed, command.calls[0].answer) == (True, Answer("r1"))
+    call = admission(run)
+    assert (call.answer_to(APPROVAL), call.answer_to(TOOL)) == (Answer("ok?"), Answer("r1"))
 
 
-def test_an_answer_is_used_once_even_where_an_approval_follows_it() -> None:
+def test_an_answer_reaches_the_tool_once() -> None:
     run = suspended("r1")
     run.answer_received(Answer("r1"), 0.0)
-    settle(run, asking("ok?"), gate="approval")
-    run.answer_received(Answer("ok?"), 0.0)
+    settle(run, asking("r2"))
+    run.answer_received(Answer("r2"), 0.0)
     command = run.next_command()
     assert isinstance(command, RunTools)
-    assert ("approval" in command.calls[0].passed, command.calls[0].answer) == (True, None)
+    assert command.calls[0].given == {TOOL: GivenAnswer(Answer("r2"), {"n": 0})}
+
+
+@pytest.mark.parametrize("other", [{"n": 2}, {"n": 1.0}, {"n": True}, {}, {"n": 1, "m": None}])
+def test_an_answer_counts_for_the_arguments_that_were_shown(other: dict[str, Any]) -> None:
+    run = make_run(GUARDED, can_wait=True)
+    answer(run, ONE_CALL)
+    shown = {"n": 1}
+    run.tool_finished(ToolOutcome(admission(run).slot, asking("ok?"), gate=APPROVAL, args=shown))
+    assert open_request(run).call == RequestCall("c1", "look", shown)
+    run.answer_received(Answer("ok?"), 0.0)
+    call = admission(run)
+    assert call.answer_to(APPROVAL) == Answer("ok?")
+    assert replace(call, args=other).answer_to(APPROVAL) is None
+
+
+def test_a_call_runs_with_the_arguments_that_it_was_admitted_with() -> None:
+    run = make_run(LOOK, is_hooked=True)
+    answer(run, ONE_CALL)
+    run.tool_admitted(admission(run).slot, {"n": 7})
+    command = run.next_command()
+    assert isinstance(command, RunTools)
+    assert command.calls[0].args == {"n": 7}
+    assert run.messages[1].tool_calls[0].args == {"n": 1}
+
+
+def test_calls_start_when_all_of_them_were_admitted_or_stood_in_for() -> None:
+    run = make_run(LOOK, is_hooked=True, keeps=True)
+    answer(run, TWO_CALLS)
+    command = run.next_command()
+    assert isinstance(command, AdmitTools)
+    first, second = command.calls
+    run.tool_admitted(second.slot, second.args)
+    with pytest.raises(RuntimeError, match="no call of slot 1 is being admitted"):
+        run.tool_admitted(second.slot, second.args)
+    assert [call.id for call in command.calls] == ["c1", "c2"]
+    assert [call.state for call in run.messages[1].tool_calls] == ["open", "open"]
+    run.tool_finished(ToolOutcome(first.slot, ToolResult("instead")))
+    assert command_of(run) == "Checkpoint"
+    assert [call.state for call in run.messages[1].tool_calls] == ["finished", "started"]
+    run.saved()
+    settle(run, "rain")
+    assert results_of(run) == [("c1", "instead", False), ("c2", "rain", False)]
 
 
 def test_a_call_that_is_not_approved_does_not_run() -> None:
-    run = make_run(LOOK, can_wait=True)
+    run = make_run(GUARDED, can_wait=True)
     answer(run, ONE_CALL)
-    settle(run, asking("ok?"), gate="approval")
+    run.tool_finished(ToolOutcome(admission(run).slot, asking("ok?"), gate=APPROVAL))
     (event,) = run.answer_received(Answer("ok?", ok=False, reason="no"), 0.0)
     assert isinstance(event, ToolResultEvent)
     assert event.output == "The call did not go on: declined: no."
@@ -785,7 +851,7 @@ def test_a_call_cannot_finish_twice_nor_one_that_was_not_started() -> None:
     answer(run, TWO_CALLS)
     run.tool_finished(ToolOutcome(0, ToolResult("one")))
     for slot in (0, 2, -1):
-        with pytest.raises(RuntimeError, match=f"no tool is running in slot {slot}"):
+        with pytest.raises(RuntimeError, match=f"no call of slot {slot} is being admitted or run"):
             run.tool_finished(ToolOutcome(slot, ToolResult("again")))
     run.tool_finished(ToolOutcome(1, ToolResult("two")))
     assert results_of(run) == [("c1", "one", False), ("c2", "two", False)]

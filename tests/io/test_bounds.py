@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from toolnexus import Cancel, DeadlineExceededError, RunCancelledError
+from toolnexus import APITimeoutError, Cancel, DeadlineExceededError, RunCancelledError
 from toolnexus._io import async_bounds
 from toolnexus._io import bounds as module
-from toolnexus._io.async_bounds import AsyncBounds, end_tasks, unbroken
+from toolnexus._io.async_bounds import AsyncBounds, end_tasks, to_its_end
 from toolnexus._io.bounds import Bounds, Patience
 
 
@@ -109,6 +109,54 @@ def test_shorter_patience_never_makes_the_wait_longer(clock):
     clock.now += 4.5
     patience.shorten(2)
     assert patience.timeout(None) == 0.5
+
+
+def test_the_models_clock_runs_while_somebody_waits_and_starts_again_with_each_delta(clock):
+    patience = Patience(Bounds(None, None), 10)
+    assert patience.timeout(300) == 300  # nobody waits yet
+    assert patience.wait_begins(0) == 10
+    assert patience.timeout(300) == 10
+    clock.now += 4
+    assert patience.timeout(300) == 6
+    assert patience.timeout(3) == 3
+    patience.wait_ended()
+    clock.now += 1000  # the consumer's time
+    assert patience.wait_begins(0) == 6
+    clock.now += 5
+    patience.wait_ended()
+    assert patience.wait_begins(1) == 10
+    clock.now += 9.9
+    assert patience.stalled() is None
+    clock.now += 0.1
+    assert isinstance(patience.stalled(), APITimeoutError)
+    assert patience.timeout(300) == 0
+
+
+def test_a_wait_does_not_begin_when_the_model_has_had_its_time(clock):
+    patience = Patience(Bounds(None, None), 10)
+    patience.wait_begins(0)
+    clock.now += 11
+    patience.wait_ended()  # with a comment
+    with pytest.raises(APITimeoutError, match=r"within 10 s \(progress_timeout\)"):
+        patience.wait_begins(0)
+
+
+def test_without_a_progress_timeout_the_model_has_no_clock(clock):
+    patience = Patience(Bounds(None, None))
+    assert patience.wait_begins(0) is None
+    clock.now += 10**6
+    assert patience.stalled() is None
+    assert patience.timeout(None) is None
+    patience.wait_ended()
+
+
+def test_a_model_that_has_said_its_last_word_has_no_clock(clock):
+    patience = Patience(Bounds(None, None), 1)
+    assert patience.wait_begins(0) == 1
+    patience.wait_ended()
+    patience.shorten(5)
+    assert patience.wait_begins(0) is None
+    assert patience.timeout(300) == 5
 
 
 def test_an_async_wait_gives_what_it_waited_for():
@@ -215,7 +263,7 @@ def test_what_must_not_be_broken_off_ends_before_a_cancel_is_passed_on(times):
             done = True
             return "saved"
 
-        task = asyncio.ensure_future(unbroken(save()))
+        task = asyncio.ensure_future(to_its_end(save()))
         await asyncio.sleep(0)
         for _ in range(times):
             task.cancel()
@@ -234,18 +282,17 @@ def test_what_must_not_be_broken_off_may_fail():
         raise LookupError("mine")
 
     with pytest.raises(LookupError, match="mine"):
-        asyncio.run(unbroken(save()))
+        asyncio.run(to_its_end(save()))
 
 
-def test_what_never_ends_is_left_to_itself_after_a_cancel(monkeypatch):
+def test_what_never_ends_is_given_up_after_a_cancel(monkeypatch):
     monkeypatch.setattr(async_bounds, "SAVE_GRACE_S", 0.01)
 
     async def main() -> None:
-        task = asyncio.ensure_future(unbroken(asyncio.Event().wait()))
+        task = asyncio.ensure_future(to_its_end(asyncio.Event().wait()))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert len(asyncio.all_tasks()) == 2  # this one and the save, which the end of the loop will cancel
 
     asyncio.run(main())

@@ -10,7 +10,7 @@ import httpcore
 import httpx
 import pytest
 
-from tests.server import Gate, Server, reply, says
+from tests.server import PATIENCE_S, Gate, Server, reply, says
 from toolnexus._io.bounds import Bounds, Patience
 from toolnexus._io.sync_network import DirectTransport, Line
 
@@ -67,7 +67,8 @@ def test_a_closed_transport_takes_no_request(port):
 
 
 def opened(transport: DirectTransport, server: Server, bounds: Bounds) -> httpx.Response:
-    request = httpx.Request("POST", server.url, content=b"{}", extensions={"patience": Patience(bounds)})
+    extensions = {"patience": Patience(bounds), "timeout": {"read": PATIENCE_S}}
+    request = httpx.Request("POST", server.url, content=b"{}", extensions=extensions)
     return transport.handle_request(request)
 
 

@@ -25,6 +25,13 @@ CALLS = sse(call_chunk(("c1", "look", "{}"), ("c2", "look", "{}"))) + DONE
 ANSWER = sse(chunk("Done.", "stop")) + DONE
 
 
+TRANSCRIPTS = [
+    ["user"],
+    ["user", "assistant", "tool", "tool"],
+    ["user", "assistant", "tool", "tool", "assistant"],
+]
+
+
 def play(run: AgentRun) -> None:
     """A response with two calls, both of which are settled, and an answer."""
     for body in (CALLS, ANSWER):
@@ -49,7 +56,8 @@ def test_a_machine_interrupted_at_any_line_has_a_transcript_that_can_go_on(publi
         result = runs[-1].abandon(aborted=True)
         assert result.status == "error", where
         assert result.messages == closed(result.messages), where
-        assert result.messages[0].text == "Hello?"
+        assert [message.role for message in result.messages] in TRANSCRIPTS, where
+        assert len(result.tool_calls) in (0, 2), where
     assert len(runs) > 300
     publish(points=len(runs) - 1)
 

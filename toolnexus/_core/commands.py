@@ -11,11 +11,15 @@ from typing import Any
 
 from ..events import DoneEvent
 from ..messages import Message
-from ..suspension import Answer, Pending, Request
+from ..results import Usage
+from ..suspension import Answer, GivenAnswer, Pending, Request
 from ..tool import Tool, ToolResult
+from .payload import same_json
 
 Gate = str
-"""What may stand in front of a tool: `"approval"` is the tool's own demand, `"hook 0"` a question of the first hook."""
+"""Who may ask a question about a call: `TOOL` while it runs, before that `APPROVAL` or a hook, by its name."""
+TOOL: Gate = "tool"
+APPROVAL: Gate = "approval"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +69,22 @@ class ToolCall:
     tool: Tool
     args: dict[str, Any]
     turn: int
+    """The response of this run that asked for it; 0 for one of an earlier run."""
     call_key: str
-    answer: Answer | None = None
-    passed: frozenset[Gate] = frozenset()
-    """Gates that an answer has opened for this call."""
+    given: Mapping[Gate, GivenAnswer] = field(default_factory=dict)
+    memo: Any = None  # any JSON, as the tool noted it
+
+    def answer_to(self, gate: Gate) -> Answer | None:
+        """The answer to what `gate` asked, if it was given for the arguments that the call has now."""
+        given = self.given.get(gate)
+        return given.answer if given is not None and same_json(given.args, self.args) else None
+
+
+@dataclass(frozen=True, slots=True)
+class AdmitTools:
+    """Ask hooks and approvals about these calls; report each with `tool_admitted`, or `tool_finished` if it is not."""
+
+    calls: tuple[ToolCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +101,12 @@ class ToolOutcome:
     slot: int
     value: ToolResult | Pending
     duration: float = 0.0
-    gate: Gate | None = None
-    """Who suspended the call in front of the tool, which has not run; `None` if it was the tool itself."""
+    gate: Gate = TOOL
+    """Who suspended the call."""
+    args: dict[str, Any] | None = None
+    """The arguments that the suspension is about, where they are not those of the command."""
+    spent: Usage | None = None
+    """Tokens that the tool used on models of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,4 +130,4 @@ class Finish:
     event: DoneEvent
 
 
-Command = SendRequest | RunTools | WaitFor | Checkpoint | Finish
+Command = SendRequest | AdmitTools | RunTools | WaitFor | Checkpoint | Finish

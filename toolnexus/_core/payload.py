@@ -120,6 +120,11 @@ def clean(value: Any) -> Any:
             return value
 
 
+def same_json(one: Any, other: Any) -> bool:
+    """Whether two JSON values would be written alike; Python's `==` takes 1, 1.0 and `True` for the same."""
+    return one == other and json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
 def check_depth(text: str) -> int:
     """Refuse what nests deeper than `MAX_DEPTH`, before a recursive reader sees it.
 

@@ -1,13 +1,14 @@
 """The agent loop as a machine: facts in, events out, and `next_command()` says what to do next.
 
     ASK     a model response is wanted      SendRequest
-    ACT     its calls are being settled     RunTools, WaitFor
+    ACT     its calls are being settled     AdmitTools, RunTools, WaitFor
     END     nothing is left to do           Finish
 
 ASK goes to ACT when a complete response holds calls that may run, else to END. ACT goes to ASK when every
 call has its result, to END when the turns are used up, or when a call waits for an answer that nobody here can
-give. A Checkpoint comes between, wherever a transcript that is kept has changed in a way that must not be
-lost: before tools run, after they ran, at the end. Nothing leads out of END.
+give. A run that carries on what another one left begins in ACT. A Checkpoint comes between, wherever a transcript
+that is kept has changed in a way that must not be lost: before tools run, after they ran, when an answer was used,
+at the end. Nothing leads out of END.
 
 A response is taken whole or not at all: until the protocol says that it is complete it is a `Turn` that can be
 thrown away, and no call of it runs.
@@ -16,35 +17,31 @@ thrown away, and no call of it runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, TypeVar
 
-from ..errors import ToolnexusError
-from ..events import DoneEvent, PendingEvent, StreamEvent, ToolCallEvent, ToolResultEvent, UsageEvent
+from ..errors import AnswerMismatchError, ConfigurationError, ToolnexusError
+from ..events import DoneEvent, PendingEvent, StreamEvent, UsageEvent
 from ..limits import Limits
-from ..messages import Message, ToolCallPart
+from ..messages import Message
 from ..results import Limit, RunResult, Status, StreamSummary, ToolCallRecord, Usage
-from ..suspension import Answer, Pending, Request, RequestCall
-from ..tool import Tool, ToolResult
+from ..suspension import Answer
+from ..tool import Tool
+from .calls import Calls
 from .chunk_log import ChunkLog, News
 from .commands import (
     Checkpoint,
     Command,
     Finish,
-    Gate,
     ModelOptions,
     ModelRequest,
-    RunTools,
     SendRequest,
-    ToolCall,
     ToolOutcome,
     WaitFor,
 )
-from .payload import well_formed
 from .reply import Reply
-from .transcript import closed, closing_result, result_part
+from .transcript import parted
 from .turn import CUT_REASONS, PAUSE_REASON, Turn
 from .wire import Wire
 
@@ -58,9 +55,11 @@ class RunSetup:
     """Whom we ask, as a name for the parts that it writes."""
     model: str
     messages: Sequence[Message]
-    """The transcript so far, closed, and the prompt."""
+    """The transcript so far, as it was kept."""
     nonce: str
     """Makes invented ids unlike those of other runs."""
+    prompt: Message | None = None
+    """What comes next in the transcript; without one the run carries on what the transcript left open."""
     system: str | None = None
     tools: Sequence[Tool] = ()
     options: ModelOptions = field(default_factory=ModelOptions)
@@ -74,39 +73,21 @@ class RunSetup:
     """Whether the transcript is kept somewhere, so that checkpoints make sense."""
     can_wait: bool = False
     """Whether somebody here can answer a suspended call."""
+    is_hooked: bool = False
+    """Whether hooks look at each call before it runs."""
     observed: bool = False
     """Whether anybody takes the news: chunks, summaries, messages."""
     batch: int = 1
     """The number of this send in its conversation."""
 
 
-C = TypeVar("C", SendRequest, RunTools, WaitFor, Checkpoint, Finish)
+C = TypeVar("C", SendRequest, WaitFor, Checkpoint, Finish)
 
 
 class _Stage(Enum):
     ASK = auto()
     ACT = auto()
     END = auto()
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    """A call of the current turn on its way to a result."""
-
-    slot: int
-    part: ToolCallPart
-    tool: Tool | None
-    key: str
-    result: ToolResult | None = None
-    request: Request | None = None
-    """Its open question."""
-    answer: Answer | None = None
-    passed: frozenset[Gate] = frozenset()
-    gate: Gate | None = None
-    """Who asked the open question, if it was not the tool."""
-    asked: set[str] = field(default_factory=set)
-    """Ids of all its requests so far."""
-    duration: float = 0.0
 
 
 class AgentRun:
@@ -117,7 +98,7 @@ class AgentRun:
         self.observed = setup.observed
         """Whether there may be news to take."""
         self._tools = {tool.name: tool for tool in setup.tools}
-        self._messages = list(setup.messages)
+        self._messages, left = parted(setup.messages)
         self._records: list[ToolCallRecord] = []
         self._request_ids: list[str] = []
         self._usage = Usage()
@@ -132,16 +113,20 @@ class AgentRun:
         self._unsaved = False
         self._summaries: list[StreamSummary] = []
         self._log = ChunkLog(setup.batch) if setup.observed else None
-        if self._log is not None and setup.messages:
-            self._log.news.append(setup.messages[-1])  # the prompt
         # the response that is being read
         self._turn: Turn | None = None
         self._reply: Reply | None = None
+        self._given = 0  # events of it
         self._failure: ToolnexusError | None = None
-        # the calls that are being settled
-        self._calls: list[_Call] = []
-        self._batch: list[_Call] = []
-        self._running: set[int] = set()
+        # the calls that are being settled, and what is to be said when they are
+        self._calls: Calls | None = None
+        self._prompt = setup.prompt
+        if left is not None:
+            key = f"{setup.nonce}/0"
+            self._calls = Calls.restored(left, self._tools, setup.limits, key=key, is_hooked=setup.is_hooked)
+            self._stage = _Stage.ACT
+        if self._prompt is not None:
+            self._take_prompt(self._prompt)
 
     # -- orders out
 
@@ -153,9 +138,7 @@ class AgentRun:
             return SendRequest(self._model_request(), self._turns + 1)
         if self._stage is _Stage.END:
             return Finish(DoneEvent(self.result()))
-        if self._batch:
-            return RunTools(tuple(self._tool_call(call) for call in self._batch))
-        return WaitFor(self._open_requests()[0])
+        return self._open_calls().command
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """The request in the provider's words."""
@@ -175,18 +158,50 @@ class AgentRun:
             origin=setup.origin,
         )
 
-    def _tool_call(self, call: _Call) -> ToolCall:
-        assert call.tool is not None  # a call without a tool has its result already
-        return ToolCall(
-            slot=call.slot,
-            id=call.part.id,
-            tool=call.tool,
-            args=call.part.args,
-            turn=self._turns,
-            call_key=call.key,
-            answer=call.answer,
-            passed=call.passed,
-        )
+    # -- facts in: what an earlier run left
+
+    def resume(self, answers: Sequence[Answer], now: float) -> Sequence[StreamEvent]:
+        """Carry on, without a prompt, what the transcript left open; `now` in Unix seconds.
+
+        Answers are taken all or none. Calls that were interrupted run again if their tools allow it, and calls that
+        had not begun run now.
+
+        Raises:
+            AnswerMismatchError: An answer names no open request.
+            ConfigurationError: There is nothing to carry on, or a tool that would run is not there.
+        """
+        calls = self._calls
+        if calls is None:
+            if answers:
+                raise AnswerMismatchError(
+                    f"request {answers[0].id!r} is not open: the conversation waits for no answer. Nothing was changed."
+                )
+            if not self._messages or self._messages[-1].role == "assistant":
+                raise ConfigurationError("resume: the conversation has nothing to carry on; send it a prompt")
+            return ()
+        calls.check(answers, can_wait=self._setup.can_wait)
+        events = calls.give_up_unknown()
+        events += calls.refuse(None)
+        for answer in answers:
+            events += calls.answered(answer.id, answer, now)
+        if self._setup.can_wait:
+            events += map(PendingEvent, calls.requests)
+        self._unsaved = True
+        self._go_on()
+        return events
+
+    def _take_prompt(self, prompt: Message) -> None:
+        """A prompt comes behind whatever an earlier run left: what nobody can settle any more is closed first."""
+        if self._calls is not None:
+            self._calls.give_up_all()
+            if self._calls.begin():
+                self._unsaved = self._calls.start()
+                return
+            self._join_results()
+            self._stage = _Stage.ASK
+        self._messages.append(prompt)
+        self._tell(prompt)
+        self._prompt = None
 
     # -- facts in: the model's response
 
@@ -205,6 +220,7 @@ class AgentRun:
             split_think_tags=self._setup.split_think_tags,
             log=self._log if self._setup.stream else None,
         )
+        self._given = 0
         self._failure = None
         reader = self._setup.wire.reader(self._turn)
         self._reply = Reply(status, headers, now, reader, self._turn, self._setup.limits)
@@ -223,6 +239,14 @@ class AgentRun:
     def patience(self) -> float | None:
         """Seconds that reading on is worth, in all, now that the answer is complete; `None` before."""
         return self._turn.patience if self._turn is not None else None
+
+    @property
+    def progress(self) -> int:
+        """How far the model has come with this response: a number that changes with each delta, and with nothing else.
+
+        Comments and pings are no progress, although they are bytes.
+        """
+        return self._given + self._turn.deltas if self._turn is not None else 0
 
     @property
     def shown(self) -> bool:
@@ -252,6 +276,7 @@ class AgentRun:
             raise self._failure
         turn.events = []
         turn.shown = turn.shown or bool(events)
+        self._given += len(events)
         return events
 
     def response_failed(self, error: ToolnexusError, now: float = 0.0) -> Sequence[StreamEvent]:
@@ -302,25 +327,24 @@ class AgentRun:
         if turn.usage is not None:
             self._usage += turn.usage
             events.append(UsageEvent(self._usage))
-        position = len(self._messages)
         message = Message("assistant", turn.parts(self._setup.origin, f"{self._setup.nonce}{self._turns}x"))
         self.last_response = (message, turn.usage)
         if message.parts:
-            self._messages.append(message)
             self._tell(message)
-        owner = self._setup.conversation_id or self._setup.nonce
-        self._calls = [
-            _Call(slot, part, self._tools.get(part.name), f"{owner}/{position}/{slot}")
-            for slot, part in enumerate(message.tool_calls)
-        ]
-        if not self._calls:
+        if not message.tool_calls:
+            self._messages += [message] if message.parts else []
             self._conclude()
             return
-        events.extend(ToolCallEvent(c.part.id, c.part.name, deepcopy(c.part.args), c.part.error) for c in self._calls)
-        for call in self._calls:
-            refusal = self._refusal(call, turn.finish_reason)
-            if refusal:
-                self._settle(call, ToolResult(refusal, is_error=True), events)
+        self._calls = Calls(
+            message,
+            self._tools,
+            self._setup.limits,
+            key=f"{self._setup.nonce}/{self._turns}",
+            turn=self._turns,
+            is_hooked=self._setup.is_hooked,
+        )
+        events += self._calls.announce()
+        events += self._calls.refuse(turn.finish_reason)
         self._stage = _Stage.ACT
         self._go_on()
 
@@ -347,99 +371,53 @@ class AgentRun:
         if self._log is not None:
             self._log.news.append(item)
 
-    def _refusal(self, call: _Call, finish_reason: str | None) -> str | None:
-        """Why a call must not run, said to the model; `None` if it may."""
-        if finish_reason in CUT_REASONS:
-            return f"The call was not run: the response ended with finish reason {finish_reason!r}."
-        if call.part.error:
-            return f"The call was not run: {call.part.error}. Send it again with one valid JSON object."
-        if call.tool is None:
-            known = ", ".join(self._tools) or "none"
-            return f"There is no tool named {call.part.name!r}. Tools: {known}."
-        return None
-
     # -- facts in: tools and answers
 
+    def tool_admitted(self, slot: int, args: dict[str, Any]) -> None:
+        """A call of the current `AdmitTools` may run, with `args`."""
+        self._open_calls().admitted(slot, args)
+        self._batch_moved()
+
     def tool_finished(self, outcome: ToolOutcome) -> Sequence[StreamEvent]:
-        """A call of the current `RunTools` is through: it has a result, or it waits for an answer."""
-        self._expect(RunTools, "tool_finished")
-        if outcome.slot not in self._running:
-            raise RuntimeError(f"tool_finished: no tool is running in slot {outcome.slot}")
-        self._running.remove(outcome.slot)
-        call = self._calls[outcome.slot]
-        call.duration += outcome.duration
-        call.answer = None
-        events: list[StreamEvent] = []
-        if isinstance(outcome.value, Pending):
-            self._suspend(call, outcome.value, outcome.gate, events)
-        else:
-            self._settle(call, outcome.value, events)
-        if not self._running:
-            self._batch = []
-            self._unsaved = True
-            self._go_on()
-        return events
+        """A call of the current `AdmitTools` or `RunTools` is through: it has a result, or it waits for an answer."""
+        events = self._open_calls().finished(outcome)
+        if outcome.spent is not None:
+            self._usage += outcome.spent
+        return events + self._batch_moved()
 
     def answer_received(self, answer: Answer, now: float) -> Sequence[StreamEvent]:
         """The answer to the request of the current `WaitFor`; `now` in Unix seconds."""
-        call, request = self._waiting_call()
-        if answer.id != request.id:
-            return self.answer_failed(f"the answer names request {answer.id!r}, not {request.id!r}")
-        if request.expires_at is not None and now >= request.expires_at:
-            return self.answer_failed("the request has expired")
-        if not answer.ok:
-            return self.answer_failed(f"declined{f': {answer.reason}' if answer.reason else ''}")
-        call.request = None
-        if call.gate is not None:
-            call.passed |= {call.gate}
-        else:
-            call.answer = answer
+        events = self._open_calls().answered(self._expect(WaitFor, "an answer").request.id, answer, now)
+        self._unsaved = True
         self._go_on()
-        return ()
+        return events
 
     def answer_failed(self, why: str) -> Sequence[StreamEvent]:
         """There is no answer to the request of the current `WaitFor`, and there will be none."""
-        call, _ = self._waiting_call()
-        events: list[StreamEvent] = []
-        self._settle(call, ToolResult(well_formed(f"The call did not go on: {why}."), is_error=True), events)
+        events = self._open_calls().unanswered(self._expect(WaitFor, "an answer").request.id, why)
+        self._unsaved = True
         self._go_on()
         return events
+
+    def _open_calls(self) -> Calls:
+        if self._calls is None or (self._unsaved and self._setup.keeps):
+            raise RuntimeError(f"no call is being settled; the run waits for {type(self.next_command()).__name__}")
+        return self._calls
+
+    def _batch_moved(self) -> list[StreamEvent]:
+        calls = self._calls
+        assert calls is not None
+        if not calls.are_under_way:
+            self._unsaved = True
+            return self._go_on()
+        if calls.start():
+            self._unsaved = True
+        return []
 
     def saved(self) -> None:
         """The transcript of the current `Checkpoint` is safe."""
         self._expect(Checkpoint, "saved")
         self._unsaved = False
-
-    def _suspend(self, call: _Call, value: Pending, gate: Gate | None, events: list[StreamEvent]) -> None:
-        id = value.id or f"{call.key}/{len(call.asked)}"
-        if id in call.asked:
-            self._settle(call, ToolResult(f"The tool asked again for request {id!r}.", is_error=True), events)
-            return
-        if len(call.asked) >= self._setup.limits.suspensions_per_call:
-            text = f"The tool asked for more than {self._setup.limits.suspensions_per_call} answers."
-            self._settle(call, ToolResult(text, is_error=True), events)
-            return
-        call.asked.add(id)
-        call.gate = gate
-        call.request = Request(
-            id=id,
-            kind=value.kind,
-            prompt=value.prompt,
-            url=value.url,
-            data=value.data,
-            expires_at=value.expires_at,
-            call=RequestCall(call.part.id, call.part.name, deepcopy(call.part.args)),
-        )
-        events.append(PendingEvent(call.request))
-
-    def _settle(self, call: _Call, result: ToolResult, events: list[StreamEvent]) -> None:
-        call.result = _bounded(result, self._setup.limits.tool_output_bytes)
-        call.request = None
-        events.append(ToolResultEvent(call.part.id, call.part.name, call.result.text, result.is_error))
-
-    def _waiting_call(self) -> tuple[_Call, Request]:
-        request = self._expect(WaitFor, "an answer").request
-        return next(call for call in self._calls if call.request is request), request
 
     def _expect(self, kind: type[C], fact: str) -> C:
         command = self.next_command()
@@ -447,29 +425,30 @@ class AgentRun:
             raise RuntimeError(f"{fact} answers {kind.__name__}, but the run waits for {type(command).__name__}")
         return command
 
-    def _open_requests(self) -> list[Request]:
-        return [call.request for call in self._calls if call.request is not None]
-
     # -- what next
 
-    def _go_on(self) -> None:
+    def _go_on(self) -> list[StreamEvent]:
         """Choose what comes next in ACT."""
-        ready = [call for call in self._calls if call.result is None and call.request is None]
-        if ready:
-            self._batch = _first_batch(ready)
-            self._running = {call.slot for call in self._batch}
-            for call in self._batch:
-                call.part = replace(call.part, state="started")
-            self._unsaved = True
-        elif not self._open_requests():
+        calls = self._calls
+        assert calls is not None
+        events: list[StreamEvent] = []
+        if calls.begin():
+            self._unsaved = calls.start() or self._unsaved
+            return events
+        if self._prompt is not None and not self._setup.can_wait:
+            events = calls.abandon(also_waiting=True)  # a prompt is here already: nobody will answer what was asked
+        if calls.are_settled:
             self._conclude()
         elif not self._setup.can_wait:
             self._end("pending")
+        return events
 
     def _conclude(self) -> None:
         """The turn is over, every call has its result: they join the transcript, and the model is asked again."""
-        goes_on = bool(self._calls) or self._finish_reason == PAUSE_REASON
+        goes_on = self._calls is not None or self._finish_reason == PAUSE_REASON
         self._join_results()
+        if self._prompt is not None:
+            self._take_prompt(self._prompt)
         if self._finish_reason == "length":
             self._end("incomplete", "max_tokens")
         elif not goes_on or self._finish_reason in CUT_REASONS:
@@ -481,11 +460,14 @@ class AgentRun:
 
     def _join_results(self) -> None:
         """The results of the turn become part of the transcript."""
-        messages = self.messages
-        for message in messages[len(self._messages) :]:
+        if self._calls is None:
+            return
+        asking, *results = self._calls.messages
+        for message in results:
             self._tell(message)
-        self._records += self._call_records()
-        self._calls, self._messages = [], messages
+        messages, records = [*self._messages, asking, *results], [*self._records, *self._calls.records]
+        # In one step: an interrupt in the middle would have them join twice.
+        self._messages, self._records, self._calls = messages, records, None
 
     def _end(self, status: Status, limit: Limit | None = None) -> None:
         self._status, self._limit, self._stage = status, limit, _Stage.END
@@ -500,34 +482,21 @@ class AgentRun:
     @property
     def messages(self) -> list[Message]:
         """The transcript as it stands, results in the model's order."""
-        if not self._calls:
-            return list(self._messages)
-        calls = {
-            call.part.id: replace(
-                call.part, state="finished" if call.result is not None else call.part.state, request=call.request
-            )
-            for call in self._calls
-        }
-        *earlier, asking = self._messages
-        parts = [calls[p.id] if isinstance(p, ToolCallPart) else p for p in asking.parts]
-        results = [
-            Message("tool", (result_part(call.part, call.result),)) for call in self._calls if call.result is not None
-        ]
-        return [*earlier, Message("assistant", parts), *results]
+        return [*self._messages, *(self._calls.messages if self._calls is not None else ())]
 
     def result(self) -> RunResult:
         """The run's result; after `Finish`, the final one."""
         return RunResult(
             text=self._text,
             messages=self.messages,
-            tool_calls=[*self._records, *self._call_records()],
+            tool_calls=[*self._records, *(self._calls.records if self._calls is not None else ())],
             turns=self._turns,
             usage=self._usage,
             model=self._setup.model,
             status=self._status,
             limit=self._limit,
             finish_reason=self._finish_reason,
-            requests=self._open_requests(),
+            requests=self._calls.requests if self._calls is not None else [],
             summaries=list(self._summaries),
             id=self._setup.conversation_id,
             request_ids=list(self._request_ids),
@@ -536,20 +505,18 @@ class AgentRun:
     def abandon(self, *, aborted: bool = False, now: float = 0.0) -> RunResult:
         """End the run where it stands, after an error or a cancel, at `now` in Unix seconds.
 
-        A half response is not part of the transcript; calls without a result get an explicit one, so that the
-        conversation can go on.
+        A half response is not part of the transcript. Calls without a result get an explicit one, so that the
+        conversation can go on; but questions that were open before this run stay open.
 
         Returns:
             The partial result, with status `"error"` and the text of the half response.
         """
-        for call in self._calls:
-            if call.result is None:
-                result = closing_result(replace(call.part, request=call.request))
-                call.result = ToolResult(result.output, is_error=True)
-                call.request = None
-        self._join_results()
-        self._messages = closed(self._messages)  # an interrupt may strike in the middle of anything
-        self._batch = []
+        if self._calls is not None:
+            self._calls.abandon(also_waiting=self._turns > 0 or self._setup.prompt is not None)
+            if self._calls.are_settled:
+                self._join_results()
+        if self._prompt is not None:
+            self._take_prompt(self._prompt)
         turn, self._turn, self._reply = self._turn, None, None
         if turn is not None:
             self._text, self._finish_reason = turn.text, turn.finish_reason
@@ -564,38 +531,3 @@ class AgentRun:
             self._log.finish("aborted", artificial=True)  # the response itself has its finish and its summary
         self._end("error")
         return self.result()
-
-    def _call_records(self) -> list[ToolCallRecord]:
-        return [
-            ToolCallRecord(
-                id=call.part.id,
-                name=call.part.name,
-                args=call.part.args,
-                output=call.result.text,
-                is_error=call.result.is_error,
-                metadata=call.result.metadata,
-                duration=call.duration,
-            )
-            for call in self._calls
-            if call.result is not None
-        ]
-
-
-def _first_batch(ready: Sequence[_Call]) -> list[_Call]:
-    """The calls that may start now: those in front that share, or one that wants to be alone."""
-    batch: list[_Call] = []
-    for call in ready:
-        if call.tool is not None and not call.tool.parallel:
-            return batch or [call]
-        batch.append(call)
-    return batch
-
-
-def _bounded(result: ToolResult, limit: int) -> ToolResult:
-    """A result whose text fits; a longer one is cut, and says so."""
-    size = len(result.text.encode())
-    if size <= limit:
-        return result
-    marker = f"\n[cut: {size} bytes of output, the limit is {limit}]"
-    kept = result.text.encode()[:limit].decode("utf-8", "ignore")
-    return replace(result, output=kept + marker)

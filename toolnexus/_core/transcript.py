@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..messages import Message, Part, ToolCallPart, ToolResultPart
 from ..tool import ToolResult
@@ -58,21 +58,53 @@ def balanced(messages: Iterable[Message]) -> list[Message]:
     return out
 
 
+@dataclass(frozen=True, slots=True)
+class OpenTurn:
+    """The end of a transcript whose last calls do not all have a result."""
+
+    asking: Message
+    """The message that asks for the calls."""
+    results: Mapping[int, ToolResultPart]
+    """The results that are there, by the position of the call among the calls of the message."""
+
+
+def parted(messages: Sequence[Message]) -> tuple[list[Message], OpenTurn | None]:
+    """A stored transcript as what is closed, in which no call is open or waiting, and its open end."""
+    last = len(messages) - 1
+    while last >= 0 and messages[last].role == "tool":
+        last -= 1
+    if last < 0 or not messages[last].tool_calls:
+        return closed(messages), None
+    asking = messages[last]
+    found: dict[str, list[ToolResultPart]] = {}
+    for message in messages[last + 1 :]:
+        for part in message.parts:
+            if isinstance(part, ToolResultPart):
+                found.setdefault(part.id, []).append(part)
+    results = {position: found[call.id].pop(0) for position, call in enumerate(asking.tool_calls) if found.get(call.id)}
+    if len(results) == len(asking.tool_calls):
+        return closed(messages), None
+    return closed(messages[:last]), OpenTurn(asking, results)
+
+
 def closed(messages: Sequence[Message]) -> list[Message]:
-    """`balanced`, and with no call left open or waiting: what a new prompt may follow."""
     return [_finished(message) if message.role == "assistant" else message for message in balanced(messages)]
 
 
 def _finished(message: Message) -> Message:
-    if all(call.state == "finished" and call.request is None for call in message.tool_calls):
+    if all(is_finished(call) for call in message.tool_calls):
         return message
-    return Message(
-        message.role,
-        (
-            replace(part, state="finished", request=None) if isinstance(part, ToolCallPart) else part
-            for part in message.parts
-        ),
-    )
+    return Message(message.role, (finished(p) if isinstance(p, ToolCallPart) else p for p in message.parts))
+
+
+def is_finished(call: ToolCallPart) -> bool:
+    """Whether the call needs no notes on its way any more."""
+    return call.state == "finished" and call.request is None and call.journal is None
+
+
+def finished(call: ToolCallPart) -> ToolCallPart:
+    """A call that has its result."""
+    return replace(call, state="finished", request=None, journal=None)
 
 
 def is_for(part_origin: str | None, style: str, origin: str | None) -> bool:

@@ -7,12 +7,13 @@ import contextlib
 import inspect
 import math
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 from ..cancel import Cancel
 from ..hooks import log_failure
 from .bounds import Bounds
+from .lines import lend
 
 T = TypeVar("T")
 
@@ -42,7 +43,8 @@ class AsyncBounds(Bounds):
         Raises:
             RunCancelledError, DeadlineExceededError: The run is over; `awaitable` was cancelled and has ended.
         """
-        task = asyncio.ensure_future(awaitable)
+        with lend(self.lent):
+            task = asyncio.ensure_future(awaitable)
         try:
             remaining = self.remaining
             await asyncio.wait(
@@ -62,29 +64,21 @@ class AsyncBounds(Bounds):
 
 
 SAVE_GRACE_S = 5.0
-"""How long a cancelled task goes on waiting for what must not be broken off."""
+"""How long a save may go on in a task that was cancelled. One that takes longer is left to itself."""
 
 
-async def unbroken(awaitable: Awaitable[T]) -> T:
-    """Wait for `awaitable` to its end, and only then pass on a cancel of the waiting task.
-
-    A save that is broken off may leave half of a transcript, and the next one would overtake it. One that takes
-    longer than `SAVE_GRACE_S` after the cancel is left to itself: it must not hold up the caller for ever.
-    """
-    task = asyncio.ensure_future(awaitable)
-    cancelled: asyncio.CancelledError | None = None
-    end = math.inf
-    while not task.done() and time.monotonic() < end:
-        try:
-            await asyncio.wait({task}, timeout=None if end == math.inf else end - time.monotonic())
-        except asyncio.CancelledError as error:
-            end = time.monotonic() + SAVE_GRACE_S if cancelled is None else end
-            cancelled = error
-    if cancelled is None:
-        return task.result()
-    _left.add(task)
-    task.add_done_callback(_forget)
-    raise cancelled
+async def to_its_end(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await what must not be left half done: when the task is cancelled meanwhile, it ends first."""
+    task = asyncio.ensure_future(coroutine)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        until = time.monotonic() + SAVE_GRACE_S
+        while not task.done() and time.monotonic() < until:
+            with contextlib.suppress(asyncio.CancelledError):  # cancelled once more: the first one is raised below
+                await asyncio.wait({task}, timeout=until - time.monotonic())
+        await end_tasks({task})
+        raise
 
 
 GRACE_S = 0.1

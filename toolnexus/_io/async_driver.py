@@ -6,23 +6,24 @@ import inspect
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
 
-from .._core.commands import Checkpoint, Finish, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
+from .._core.commands import AdmitTools, Checkpoint, Finish, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
 from .._core.run import AgentRun
 from ..errors import APIConnectionError, ProtocolError, StoreError, ToolnexusError
 from ..events import StreamEvent
-from ..messages import Message
-from ..stores import Keep, MemoryStore
+from ..stores import Keep
 from ..suspension import Answer, Request
-from .async_bounds import AsyncBounds, unbroken
+from .async_bounds import AsyncBounds, to_its_end
+from .async_closing import aclosing
 from .async_tools import AsyncTools
 from .async_transport import AsyncResponse, AsyncTransport
 from .bounds import Runs
 from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool
-from .launch import Call, store_errors
+from .keeping import Kept
+from .launch import Call
+from .tool_calls import context_for, objection
 
 logger = logging.getLogger("toolnexus")
 T = TypeVar("T")
@@ -46,23 +47,32 @@ async def drive(call: Call, world: AsyncWorld) -> AsyncGenerator[Sequence[Stream
     """
     bounds = AsyncBounds(call.cancel, call.deadline)
     run: AgentRun | None = None
-    audience = Audience(call.hooks, call.watch, world.tools.spawn)
+    kept = Kept(call.keep) if call.keep is not None else None
+    place = call.place
+    audience = Audience(call.hooks, None, world.tools.spawn)
     world.runs.enter(bounds)
     try:
         bounds.check()
-        run = call.begin(await _load(world, call.keep, bounds))
+        if place is not None:
+            await place.aenter(bounds)
+        if call.watch is not None:
+            audience = replace(audience, watch=call.watch(bounds))
+        stored = await bounds.wait(_play_store(kept.load(), kept, world)) if kept is not None else None
+        run, first = call.begin(stored, audience.watch)
         audience.tell(run.take_news())
-        async with aclosing(_carry_out(run, call, world, bounds, audience)) as batches:
+        async with aclosing(_carry_out(run, first, call, kept, world, bounds, audience)) as batches:
             async for events in batches:
-                if bounds.is_limited:  # the user's own code takes time, too: look after each event
+                if place is not None or bounds.is_limited:  # the user's own code takes time: look after each event
                     for event in events:
                         yield (event,)
+                        if place is not None:
+                            place.stepped()
                         bounds.check()
                 else:
                     yield events
     except BaseException as error:
         try:
-            await _abandon(run, call, world, error)
+            await _abandon(run, call, kept, world, error)
         finally:  # a second cancel comes out there
             if run is not None:
                 audience.tell(run.take_news())
@@ -70,12 +80,21 @@ async def drive(call: Call, world: AsyncWorld) -> AsyncGenerator[Sequence[Stream
     finally:
         world.runs.leave(bounds)
         bounds.close()
+        if place is not None:
+            place.leave()
     yield run.done()
 
 
 async def _carry_out(
-    run: AgentRun, call: Call, world: AsyncWorld, bounds: AsyncBounds, audience: Audience
+    run: AgentRun,
+    first: Sequence[StreamEvent],
+    call: Call,
+    kept: Kept | None,
+    world: AsyncWorld,
+    bounds: AsyncBounds,
+    audience: Audience,
 ) -> AsyncGenerator[Sequence[StreamEvent], None]:
+    yield first
     while True:
         bounds.check()
         command = run.next_command()
@@ -83,6 +102,16 @@ async def _carry_out(
             case SendRequest():
                 async with aclosing(_exchange(run, command, call, world.transport, bounds, audience)) as batches:
                     async for events in batches:
+                        yield events
+            case AdmitTools(calls):
+                for one in calls:
+                    admitted, outcome = await _admit(one, call, bounds)
+                    bounds.check()
+                    if outcome is None:
+                        run.tool_admitted(admitted.slot, admitted.args)
+                    else:
+                        events = run.tool_finished(outcome)
+                        audience.tell(run.take_news())
                         yield events
             case RunTools(calls):
                 async with aclosing(_run_tools(calls, call, world.tools, bounds)) as outcomes:
@@ -95,7 +124,8 @@ async def _carry_out(
                 audience.tell(run.take_news())
                 yield events
             case Checkpoint(messages):
-                await _save(world, call.keep, messages)
+                assert kept is not None  # the machine saves only where a transcript is kept
+                await to_its_end(_play_store(kept.save(messages), kept, world))
                 run.saved()
             case Finish():
                 return
@@ -146,38 +176,63 @@ async def _exchange(
 
 async def _play(steps: Generator[Step, Any, T], bounds: AsyncBounds) -> T:
     """Call the hooks that `steps` wants called, wait for those that are async, and give its result."""
+
+    async def call(hook: Callable[[Any], Any], given: Any) -> Any:  # Any: whatever a hook returns
+        try:
+            returned = hook(given)
+            return await bounds.wait(returned) if inspect.isawaitable(returned) else returned
+        except Exception:
+            bounds.check()
+            raise
+
+    return await _play_with(call, steps)
+
+
+async def _play_store(steps: Generator[Step, Any, T], kept: Kept, world: AsyncWorld) -> T:
+    """Call the methods of a store that `steps` wants called, and give its result."""
+
+    async def call(method: Callable[[Any], Any], given: Any) -> Any:  # Any: what the method returns
+        if kept.is_quick or inspect.iscoroutinefunction(method):
+            returned = method(given)
+        else:  # a sync one that may wait for a disk must not hold up the event loop
+            returned = await world.tools.in_thread(lambda: method(given))
+        return await returned if inspect.isawaitable(returned) else returned
+
+    return await _play_with(call, steps)
+
+
+async def _play_with(call: Callable[[Callable[[Any], Any], Any], Awaitable[Any]], steps: Generator[Step, Any, T]) -> T:
     try:
-        hook, given = next(steps)
+        function, given = next(steps)
         while True:
             try:
-                returned = hook(given)
-                if inspect.isawaitable(returned):
-                    returned = await bounds.wait(returned)
+                returned = await call(function, given)
             except Exception as error:
-                bounds.check()
-                hook, given = steps.throw(error)
+                function, given = steps.throw(error)
             else:
-                hook, given = steps.send(returned)
+                function, given = steps.send(returned)
     except StopIteration as stop:
         result: T = stop.value
         return result
 
 
+async def _admit(one: ToolCall, call: Call, bounds: AsyncBounds) -> tuple[ToolCall, ToolOutcome | None]:
+    """A call as the hooks want it, and its outcome if they, or the lack of an approval, keep it from running."""
+    one, stand_in = await _play(before_tool(one, call.hooks), bounds)
+    if stand_in is not None:
+        return one, await _play(after_tool(one, stand_in, call.hooks), bounds)
+    refusal = objection(one, context_for(one, bounds, call.id, bounds.cancel))
+    return one, refusal and await _play(after_tool(one, refusal, call.hooks), bounds)
+
+
 async def _run_tools(
     calls: Sequence[ToolCall], call: Call, tools: AsyncTools, bounds: AsyncBounds
 ) -> AsyncGenerator[ToolOutcome, None]:
-    """The calls that the hooks let through, side by side, and what stands in for the others."""
-    admitted: dict[int, ToolCall] = {}
-    for one in calls:
-        seen, stand_in = await _play(before_tool(one, call.hooks), bounds)
-        bounds.check()
-        if stand_in is not None:
-            yield await _play(after_tool(seen, stand_in, call.hooks), bounds)
-        else:
-            admitted[seen.slot] = seen
-    async with aclosing(tools.run(list(admitted.values()), bounds, call.id)) as outcomes:
+    """The outcomes of calls that run side by side, as the hooks want them."""
+    by_slot = {one.slot: one for one in calls}
+    async with aclosing(tools.run(calls, bounds, call.id)) as outcomes:
         async for outcome in outcomes:
-            yield await _play(after_tool(admitted[outcome.slot], outcome, call.hooks), bounds)
+            yield await _play(after_tool(by_slot[outcome.slot], outcome, call.hooks), bounds)
 
 
 async def _read(run: AgentRun, response: AsyncResponse, audience: Audience) -> Sequence[StreamEvent]:
@@ -186,7 +241,7 @@ async def _read(run: AgentRun, response: AsyncResponse, audience: Audience) -> S
         if not run.wants_bytes:
             return run.response_ended(time.time())
         try:
-            data = await response.read(run.patience)
+            data = await response.read(run.patience, run.progress)
         except (APIConnectionError, ProtocolError) as error:
             return run.response_failed(error, time.time())
         return run.receive(data, time.time()) if data else run.response_ended(time.time())
@@ -215,35 +270,24 @@ async def _answer(
     return run.answer_received(answer, time.time())
 
 
-async def _load(world: AsyncWorld, keep: Keep | None, bounds: AsyncBounds) -> Sequence[Message] | None:
-    if keep is None:
-        return None
-    with store_errors(keep.id, "loaded"):
-        return await bounds.wait(_call(world, keep, keep.store.get, keep.id))
-
-
-async def _save(world: AsyncWorld, keep: Keep | None, messages: list[Message]) -> None:
-    assert keep is not None  # the machine saves only where a transcript is kept
-    with store_errors(keep.id, "saved"):
-        await unbroken(_call(world, keep, keep.store.save, keep.id, messages))
-
-
-async def _call(
-    world: AsyncWorld, keep: Keep, method: Callable[..., Any], *args: object
-) -> Any:  # Any: what the method returns
-    """Call a method of the store: a sync one that may wait for a disk must not hold up the event loop."""
-    if isinstance(keep.store, MemoryStore) or inspect.iscoroutinefunction(method):
-        result = method(*args)
-    else:
-        result = await world.tools.in_thread(lambda: method(*args))
-    return await result if inspect.isawaitable(result) else result
-
-
-async def _abandon(run: AgentRun | None, call: Call, world: AsyncWorld, error: BaseException) -> None:
+async def _abandon(
+    run: AgentRun | None, call: Call, kept: Kept | None, world: AsyncWorld, error: BaseException
+) -> None:
     """Keep what a failed run has said and done: on the error, and in the store."""
     result = call.failed(run, error)
-    if run is not None and call.keep is not None and not isinstance(error, StoreError):
+    if run is not None and kept is not None and not isinstance(error, StoreError):
         try:
-            await _save(world, call.keep, result.messages)
+            await to_its_end(_play_store(kept.save(result.messages), kept, world))
         except StoreError as failure:
             logger.error("after a failed run: %s", failure)
+
+
+async def forget(keep: Keep, world: AsyncWorld) -> None:
+    """Empty a conversation.
+
+    Raises:
+        StoreError: It could not be loaded or saved.
+    """
+    kept = Kept(keep)
+    await _play_store(kept.load(), kept, world)
+    await to_its_end(_play_store(kept.save([]), kept, world))

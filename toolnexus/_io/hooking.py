@@ -7,6 +7,7 @@ rules stand here once, and each driver only knows how to call a hook of its worl
 from __future__ import annotations
 
 import copy
+import json
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from typing import Any
 
 from .._core.chunk_log import News
 from .._core.commands import SendRequest, ToolCall, ToolOutcome
+from .._core.payload import clean
 from .._core.run import AgentRun
 from ..chunk_stream import Watch
 from ..errors import ConfigurationError, ToolnexusError
@@ -61,7 +63,8 @@ def after_llm(run: AgentRun, command: SendRequest, hooks: Sequence[Hooks]) -> Ge
 def before_tool(call: ToolCall, hooks: Sequence[Hooks]) -> Generator[Step, Any, tuple[ToolCall, ToolOutcome | None]]:
     """The call as the hooks want it, and what stands in for it, if anything does; the first stand-in wins."""
     for position, hook in enumerate(each(hooks, "before_tool")):
-        gate = f"hook {position}"  # each asks for itself: an answer to one is none to the others
+        # Each asks for itself, under a name that another process knows it by: an answer to one is none to the others.
+        gate = f"hook {position} {getattr(hook, '__qualname__', type(hook).__qualname__)}"
         returned = yield hook, BeforeTool(call.tool.name, copy.deepcopy(call.args), call.id, call.turn)
         match returned:
             case None:
@@ -69,13 +72,22 @@ def before_tool(call: ToolCall, hooks: Sequence[Hooks]) -> Generator[Step, Any, 
             case ToolResult():
                 return call, ToolOutcome(call.slot, returned)
             case Pending():
-                if gate not in call.passed:  # else it was answered: the question is not asked again
-                    return call, ToolOutcome(call.slot, returned, gate=gate)
+                if call.answer_to(gate) is None:  # else it was answered: the question is not asked again
+                    return call, ToolOutcome(call.slot, returned, gate=gate, args=call.args)
             case Mapping():
-                call = replace(call, args=dict(returned))
+                call = replace(call, args=_arguments(returned))
             case _:
                 raise _misfit("before_tool", "None, a dict of arguments, a ToolResult or pending(...)", returned)
     return call, None
+
+
+def _arguments(returned: Mapping[str, Any]) -> dict[str, Any]:
+    """What a hook gave, as JSON gives it back: an answer must be found to be for them in another process, too."""
+    try:
+        args: dict[str, Any] = clean(json.loads(json.dumps(dict(returned), allow_nan=False)))
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"hooks.before_tool: expected arguments that are JSON: {error}") from None
+    return args
 
 
 def after_tool(call: ToolCall, outcome: ToolOutcome, hooks: Sequence[Hooks]) -> Generator[Step, Any, ToolOutcome]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .._core.commands import ModelOptions, ModelRequest, SendRequest
 from .._core.run import AgentRun, RunSetup
-from .._core.transcript import closed
 from .._core.wire import Wire
 from .._core.wire.anthropic import AnthropicWire
 from .._core.wire.anthropic_messages import from_anthropic, is_anthropic_shaped
@@ -36,21 +34,62 @@ from ..config import (
     check_temperature,
 )
 from ..errors import (
+    AnswerMismatchError,
     APIStatusError,
     ConfigurationError,
     DeadlineExceededError,
     RunCancelledError,
-    StoreError,
     ToolnexusError,
 )
+from ..events import StreamEvent
 from ..hooks import Hooks
 from ..messages import ImagePart, Message, TextPart
 from ..results import RunResult
 from ..stores import Keep
+from ..suspension import Answer
 from ..tools.toolkit import Toolkit
+from .bounds import Bounds
 from .hooking import Audience
+from .lines import Place
 
 _WIRES: dict[Style, Wire] = {"openai": OpenAIWire(), "anthropic": AnthropicWire()}
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """What a call goes on with in place of a prompt."""
+
+    answers: tuple[Answer, ...]
+    id: str | None
+    messages: tuple[Message, ...]
+    """The transcript of the result that is resumed; a store's own, where it has one, comes before it."""
+
+    @classmethod
+    def create(cls, answers: Answer | Sequence[Answer], id: str | None, result: RunResult | None) -> Resumption:
+        """Check the arguments of `resume`.
+
+        Raises:
+            ConfigurationError: One of them cannot work.
+        """
+        if (id is None) == (result is None):
+            raise ConfigurationError(
+                "resume: expected either id=, of a conversation in the store, or result=, of a run that is pending"
+            )
+        if result is None:
+            return cls.of(answers, id)
+        if not isinstance(result, RunResult):
+            raise ConfigurationError(
+                f"result: expected a RunResult, got {type(result).__name__}; RunResult.model_validate_json reads one"
+            )
+        return cls.of(answers, result.id, result.messages)
+
+    @classmethod
+    def of(cls, answers: Answer | Sequence[Answer], id: str | None, messages: Sequence[Message] = ()) -> Resumption:
+        """Check the answers."""
+        given = (answers,) if isinstance(answers, Answer) else answers
+        if not isinstance(given, Sequence) or not all(isinstance(answer, Answer) for answer in given):
+            raise ConfigurationError(f"answers: expected an Answer, or a list of them, got {answers!r}")
+        return cls(tuple(given), id, tuple(messages))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +97,7 @@ class Call:
     """The checked arguments of one call."""
 
     config: ClientConfig
-    prompt: Message
+    prompt: Message | Resumption
     toolkit: Toolkit
     id: str | None
     history: tuple[Message, ...]
@@ -72,15 +111,18 @@ class Call:
     stream: bool
     can_wait: bool
     hooks: tuple[Hooks, ...]
-    watch: Watch | None
+    watch: Callable[[Bounds], Watch] | None
+    """Called when the run's turn has come; gives what its conversation watches of it."""
     keep: Keep | None
     """Where the transcript is loaded from and saved to."""
+    place: Place | None
+    """In the line of those who keep their transcript there."""
 
     @classmethod
     def create(
         cls,
         config: ClientConfig,
-        prompt: Prompt,
+        prompt: Prompt | Resumption,
         toolkit: Toolkit | None,
         id: str | None,
         options: CallOptions,
@@ -88,7 +130,7 @@ class Call:
         stream: bool,
         can_wait: bool,
         hooks: tuple[Hooks, ...] = (),
-        watch: Watch | None = None,
+        watch: Callable[[Bounds], Watch] | None = None,
         keep: Keep | None = None,
     ) -> Call:
         """Check the arguments of a call; what is left out is the client's.
@@ -111,9 +153,13 @@ class Call:
             raise ConfigurationError(f"cancel: expected a Cancel, got {type(cancel).__name__}")
         if id is not None and history is not None:
             raise ConfigurationError("history: cannot be given together with id=, whose conversation is the history")
+        if isinstance(prompt, Resumption):
+            if history is not None:
+                raise ConfigurationError("history: cannot be given to resume, which goes on with a transcript")
+            history = prompt.messages
         return cls(
             config=config,
-            prompt=_prompt(prompt),
+            prompt=prompt if isinstance(prompt, Resumption) else _prompt(prompt),
             toolkit=toolkit if toolkit is not None else Toolkit(),
             id=_conversation_id(id),
             history=_history(history),
@@ -129,19 +175,29 @@ class Call:
             hooks=hooks,
             watch=watch,
             keep=keep,
+            place=None if keep is None else Place(keep),
         )
 
-    def begin(self, stored: Sequence[Message] | None) -> AgentRun:
-        """The machine for this call, on top of what the store has under its `id`."""
+    def begin(self, stored: Sequence[Message] | None, watch: Watch | None) -> tuple[AgentRun, Sequence[StreamEvent]]:
+        """The machine for this call, on top of what the store has under its `id`, and what it has to tell at once.
+
+        Raises:
+            AnswerMismatchError: An answer does not fit what is open; nothing was changed.
+        """
+        messages, prompt = stored or self.history, self.prompt
         config = self.config
         system = "\n\n".join(part for part in (self.system_prompt, self.toolkit.skills_prompt()) if part)
-        return AgentRun(
+        if isinstance(prompt, Resumption) and not messages:
+            where = "the conversation is empty" if self.id is None else f"there is no conversation {self.id!r}"
+            raise AnswerMismatchError(f"{where}, and so nothing to resume")
+        run = AgentRun(
             RunSetup(
                 wire=_WIRES[config.style],
                 origin=config.origin,
                 model=self.model,
-                messages=[*closed(stored or self.history), self.prompt],
-                nonce=os.urandom(6).hex(),
+                messages=messages,
+                prompt=None if isinstance(prompt, Resumption) else prompt,
+                nonce=os.urandom(8).hex(),
                 system=system or None,
                 tools=self.toolkit.tools(),
                 options=self.options,
@@ -153,10 +209,12 @@ class Call:
                 conversation_id=self.id,
                 keeps=self.keep is not None,
                 can_wait=self.can_wait,
-                observed=self.watch is not None or any(h.on_chunk or h.on_message for h in self.hooks),
-                batch=self.watch.batch if self.watch is not None else 1,
+                is_hooked=any(h.before_tool for h in self.hooks),
+                observed=watch is not None or any(h.on_chunk or h.on_message for h in self.hooks),
+                batch=watch.batch if watch is not None else 1,
             )
         )
+        return run, run.resume(prompt.answers, time.time()) if isinstance(prompt, Resumption) else ()
 
     def body(self, run: AgentRun, request: ModelRequest) -> dict[str, Any]:
         """The request body, as the user wants it."""
@@ -194,17 +252,6 @@ class Call:
                 error.url = self.config.url
             self.config.redact(error)
         return result
-
-
-@contextlib.contextmanager
-def store_errors(id: str, done: str) -> Generator[None, None, None]:
-    """A store may fail as it likes; the caller gets a `StoreError`."""
-    try:
-        yield
-    except ToolnexusError:
-        raise
-    except Exception as error:
-        raise StoreError(f"conversation {id!r} could not be {done}: {type(error).__name__}: {error}") from error
 
 
 def _prompt(prompt: Prompt) -> Message:

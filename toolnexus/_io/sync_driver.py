@@ -6,25 +6,27 @@ import contextlib
 import inspect
 import logging
 import queue
+import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
 
-from .._core.commands import Checkpoint, Finish, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
+from .._core.commands import AdmitTools, Checkpoint, Finish, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
 from .._core.run import AgentRun
 from ..errors import APIConnectionError, ConfigurationError, ProtocolError, StoreError, ToolnexusError
 from ..events import StreamEvent
-from ..messages import Message
 from ..stores import Keep
 from ..suspension import Answer, Request
 from .bounds import Bounds, Runs
 from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool
-from .launch import Call, store_errors
+from .keeping import Kept
+from .launch import Call
 from .sync_tools import SyncTools
 from .sync_transport import SyncResponse, SyncTransport
+from .tool_calls import context_for, objection
 
 logger = logging.getLogger("toolnexus")
 T = TypeVar("T")
@@ -39,11 +41,13 @@ class SyncWorld:
     runs: Runs
     wait_for: Callable[[Request], Answer] | None
 
-    def leave(self, bounds: Bounds) -> None:
+    def leave(self, call: Call, bounds: Bounds) -> None:
         """A run is over: nothing of it is left; may be called again."""
         self.runs.leave(bounds)
         bounds.close()
         self.transport.end(bounds)
+        if call.place is not None:
+            call.place.leave()
 
 
 def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None, None]:
@@ -57,30 +61,41 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
         try:
             run = yield from _drive(call, world, bounds)
         finally:
-            world.leave(bounds)
+            world.leave(call, bounds)
     finally:  # once more: an interrupt may have struck in the first
-        world.leave(bounds)
+        world.leave(call, bounds)
     yield run.done()
 
 
 def _drive(call: Call, world: SyncWorld, bounds: Bounds) -> Generator[Sequence[StreamEvent], None, AgentRun]:
     run: AgentRun | None = None
-    audience = Audience(call.hooks, call.watch, world.tools.spawn)
+    kept = Kept(call.keep) if call.keep is not None else None
+    place = call.place
+    audience = Audience(call.hooks, None, world.tools.spawn)
     try:
         world.runs.enter(bounds)
         bounds.check()
-        run = call.begin(_load(call.keep))
+        if place is not None:
+            place.enter(bounds)
+        if call.watch is not None:
+            audience = replace(audience, watch=call.watch(bounds))
+        stored = _play(kept.load(), _call_store) if kept is not None else None
+        run, first = call.begin(stored, audience.watch)
         audience.tell(run.take_news())
-        with closing(_carry_out(run, call, world, bounds, audience)) as batches:
+        with closing(_carry_out(run, first, call, kept, world, bounds, audience)) as batches:
             for events in batches:
-                if bounds.is_limited:  # the user's own code takes time, too: look after each event
+                if place is not None or bounds.is_limited:  # the user's own code takes time: look after each event
                     for event in events:
                         yield (event,)
+                        if place is not None:
+                            place.stepped()
                         bounds.check()
                 else:
                     yield events
     except BaseException as error:
-        _abandon(run, call, error)
+        if sys.is_finalizing():  # a stream that was open when the process ended: nobody can be told any more
+            raise
+        _abandon(run, call, kept, error)
         if run is not None:
             audience.tell(run.take_news())
         raise
@@ -88,14 +103,31 @@ def _drive(call: Call, world: SyncWorld, bounds: Bounds) -> Generator[Sequence[S
 
 
 def _carry_out(
-    run: AgentRun, call: Call, world: SyncWorld, bounds: Bounds, audience: Audience
+    run: AgentRun,
+    first: Sequence[StreamEvent],
+    call: Call,
+    kept: Kept | None,
+    world: SyncWorld,
+    bounds: Bounds,
+    audience: Audience,
 ) -> Generator[Sequence[StreamEvent], None, None]:
+    yield first
     while True:
         bounds.check()
         command = run.next_command()
         match command:
             case SendRequest():
                 yield from _exchange(run, command, call, world.transport, bounds, audience)
+            case AdmitTools(calls):
+                for one in calls:
+                    admitted, outcome = _admit(one, call, bounds)
+                    bounds.check()
+                    if outcome is None:
+                        run.tool_admitted(admitted.slot, admitted.args)
+                    else:
+                        events = run.tool_finished(outcome)
+                        audience.tell(run.take_news())
+                        yield events
             case RunTools(calls):
                 for outcome in _run_tools(calls, call, world.tools, bounds):
                     events = run.tool_finished(outcome)
@@ -106,7 +138,8 @@ def _carry_out(
                 audience.tell(run.take_news())
                 yield events
             case Checkpoint(messages):
-                _save(call.keep, messages)
+                assert kept is not None  # the machine saves only where a transcript is kept
+                _play(kept.save(messages), _call_store)
                 run.saved()
             case Finish():
                 return
@@ -153,43 +186,56 @@ def _exchange(
     _play(after_llm(run, command, call.hooks))
 
 
-def _play(steps: Generator[Step, Any, T]) -> T:
-    """Call the hooks that `steps` wants called, and give its result."""
+def _play(steps: Generator[Step, Any, T], call: Callable[[Callable[[Any], Any], Any], Any] | None = None) -> T:
+    """Call what `steps` wants called, a hook unless `call` knows better, and give its result."""
+    call = call or _call_hook
     try:
-        hook, given = next(steps)
+        function, given = next(steps)
         while True:
             try:
-                returned = _returned(hook, hook(given))
+                returned = call(function, given)
             except Exception as error:
-                hook, given = steps.throw(error)
+                function, given = steps.throw(error)
             else:
-                hook, given = steps.send(returned)
+                function, given = steps.send(returned)
     except StopIteration as stop:
         result: T = stop.value
         return result
 
 
-def _returned(hook: object, value: Any) -> Any:  # Any: whatever a hook returns
-    """What a hook gave; one that is async without saying so shows only now."""
+def _call_hook(hook: Callable[[Any], Any], given: Any) -> Any:  # Any: whatever a hook returns
+    return _not_awaitable(hook(given), f"hooks: SyncClient cannot await {hook!r}; use AsyncClient, or a plain function")
+
+
+def _call_store(method: Callable[[Any], Any], given: Any) -> Any:  # Any: what the method returns
+    return _not_awaitable(
+        method(given), "store: SyncClient cannot await an async store; use AsyncClient, or a sync store"
+    )
+
+
+def _not_awaitable(value: Any, complaint: str) -> Any:
+    """What user code gave; code that is async without saying so shows only now."""
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()  # nobody will await it
-        raise ConfigurationError(f"hooks: SyncClient cannot await {hook!r}; use AsyncClient, or a plain function")
+        raise ConfigurationError(complaint)
     return value
 
 
+def _admit(one: ToolCall, call: Call, bounds: Bounds) -> tuple[ToolCall, ToolOutcome | None]:
+    """A call as the hooks want it, and its outcome if they, or the lack of an approval, keep it from running."""
+    one, stand_in = _play(before_tool(one, call.hooks))
+    if stand_in is not None:
+        return one, _play(after_tool(one, stand_in, call.hooks))
+    refusal = objection(one, context_for(one, bounds, call.id, bounds.cancel))
+    return one, refusal and _play(after_tool(one, refusal, call.hooks))
+
+
 def _run_tools(calls: Sequence[ToolCall], call: Call, tools: SyncTools, bounds: Bounds) -> Iterator[ToolOutcome]:
-    """The calls that the hooks let through, side by side, and what stands in for the others."""
-    admitted: dict[int, ToolCall] = {}
-    for one in calls:
-        seen, stand_in = _play(before_tool(one, call.hooks))
-        bounds.check()
-        if stand_in is not None:
-            yield _play(after_tool(seen, stand_in, call.hooks))
-        else:
-            admitted[seen.slot] = seen
-    for outcome in tools.run(list(admitted.values()), bounds, call.id):
-        yield _play(after_tool(admitted[outcome.slot], outcome, call.hooks))
+    """The outcomes of calls that run side by side, as the hooks want them."""
+    by_slot = {one.slot: one for one in calls}
+    for outcome in tools.run(calls, bounds, call.id):
+        yield _play(after_tool(by_slot[outcome.slot], outcome, call.hooks))
 
 
 def _read(run: AgentRun, response: SyncResponse, audience: Audience) -> Sequence[StreamEvent]:
@@ -198,7 +244,7 @@ def _read(run: AgentRun, response: SyncResponse, audience: Audience) -> Sequence
         if not run.wants_bytes:
             return run.response_ended(time.time())
         try:
-            data = response.read(run.patience)
+            data = response.read(run.patience, run.progress)
         except (APIConnectionError, ProtocolError) as error:
             return run.response_failed(error, time.time())
         return run.receive(data, time.time()) if data else run.response_ended(time.time())
@@ -231,33 +277,22 @@ def _answer(run: AgentRun, request: Request, wait_for: Callable[[Request], Answe
     return run.answer_received(answer, time.time())
 
 
-def _load(keep: Keep | None) -> Sequence[Message] | None:
-    if keep is None:
-        return None
-    with store_errors(keep.id, "loaded"):
-        return _not_awaitable(keep.store.get(keep.id))
-
-
-def _save(keep: Keep | None, messages: list[Message]) -> None:
-    assert keep is not None  # the machine saves only where a transcript is kept
-    with store_errors(keep.id, "saved"):
-        _not_awaitable(keep.store.save(keep.id, messages))
-
-
-def _not_awaitable(value: T | Awaitable[T]) -> T:
-    """What a method of the store gave; one that is async without saying so shows only now."""
-    if isinstance(value, Awaitable):
-        if inspect.iscoroutine(value):
-            value.close()  # nobody will await it
-        raise ConfigurationError("store: SyncClient cannot await an async store; use AsyncClient, or a sync store")
-    return value
-
-
-def _abandon(run: AgentRun | None, call: Call, error: BaseException) -> None:
+def _abandon(run: AgentRun | None, call: Call, kept: Kept | None, error: BaseException) -> None:
     """Keep what a failed run has said and done: on the error, and in the store."""
     result = call.failed(run, error)
-    if run is not None and call.keep is not None and not isinstance(error, StoreError):
+    if run is not None and kept is not None and not isinstance(error, StoreError):
         try:
-            _save(call.keep, result.messages)
+            _play(kept.save(result.messages), _call_store)
         except StoreError as failure:
             logger.error("after a failed run: %s", failure)
+
+
+def forget(keep: Keep) -> None:
+    """Empty a conversation.
+
+    Raises:
+        StoreError: It could not be loaded or saved.
+    """
+    kept = Kept(keep)
+    _play(kept.load(), _call_store)
+    _play(kept.save([]), _call_store)

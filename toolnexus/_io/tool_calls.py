@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from .._core.commands import ToolCall, ToolOutcome
+from .._core.commands import APPROVAL, TOOL, ToolCall, ToolOutcome
 from ..cancel import Cancel
+from ..results import Usage
 from ..suspension import Pending
 from ..tool import ToolContext, ToolInputError, ToolResult
 from ..tools.output import failure, to_result
@@ -24,7 +25,8 @@ def context_for(call: ToolCall, bounds: Bounds, conversation_id: str | None, can
         name=call.tool.name,
         turn=call.turn,
         conversation_id=conversation_id,
-        answer=call.answer,
+        answer=call.answer_to(TOOL),
+        memo=call.memo,
         cancel=cancel,
         expires=bounds.expires,
         call_key=call.call_key,
@@ -39,21 +41,28 @@ def prepare(call: ToolCall, context: ToolContext) -> Callable[[], Any] | ToolOut
         return ToolOutcome(call.slot, ToolResult(f"The call was not run: {error}", is_error=True))
     except Exception as error:  # a tool of another source than ours may fail in its own ways
         return outcome(call, error, context, 0.0)
+    return invoke
+
+
+def objection(call: ToolCall, context: ToolContext) -> ToolOutcome | None:
+    """What keeps a call from running until somebody agrees: a question, or a misfit."""
+    approval = call.tool.approval
+    if not approval or call.answer_to(APPROVAL) is not None:
+        return None
+    prepared = prepare(call, context)
+    if isinstance(prepared, ToolOutcome):
+        return prepared
     try:
-        approval = call.tool.approval
-        asks = "approval" not in call.passed and (
-            approval(copy.deepcopy(call.args)) if callable(approval) else approval
-        )
+        if callable(approval) and not approval(copy.deepcopy(call.args)):
+            return None
     except Exception as error:
         return outcome(call, error, context, 0.0)
-    if asks:
-        question = Pending(
-            prompt=f"Allow {call.tool.name} to run?",
-            kind="approval",
-            data={"name": call.tool.name, "args": copy.deepcopy(call.args)},
-        )
-        return ToolOutcome(call.slot, question, gate="approval")
-    return invoke
+    question = Pending(
+        prompt=f"Allow {call.tool.name} to run?",
+        kind="approval",
+        data={"name": call.tool.name, "args": call.args},
+    )
+    return ToolOutcome(call.slot, question, gate=APPROVAL, args=call.args)
 
 
 def outcome(call: ToolCall, value: object, context: ToolContext, duration: float) -> ToolOutcome:
@@ -65,7 +74,8 @@ def outcome(call: ToolCall, value: object, context: ToolContext, duration: float
         result = to_result(value)
     if isinstance(result, ToolResult) and context.metadata:
         result = ToolResult(result.output, result.is_error, {**context.metadata, **result.metadata})
-    return ToolOutcome(call.slot, result, duration)
+    spent = sum(context.spent, Usage()) if context.spent else None
+    return ToolOutcome(call.slot, result, duration, spent=spent)
 
 
 def timed_out(call: ToolCall, duration: float) -> ToolOutcome:

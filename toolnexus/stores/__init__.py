@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from ..errors import ConfigurationError
-from ..messages import Message
 from .memory import MemoryStore
+from .protocols import ConversationStore, ManagedStore, RevisionedStore, Snapshot
 
-__all__ = ["ConversationStore", "MemoryStore", "check_store"]
+__all__ = ["ConversationStore", "ManagedStore", "MemoryStore", "RevisionedStore", "Snapshot", "check_store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +17,6 @@ class Keep:
 
     store: ConversationStore
     id: str
-
-
-class ConversationStore(Protocol):
-    """A place for transcripts, by conversation id. Either method may be a coroutine under the async client."""
-
-    def get(self, id: str, /) -> list[Message] | Awaitable[list[Message] | None] | None:
-        """The transcript that was last saved under `id`; `None` if there is none."""
-
-    def save(self, id: str, messages: Sequence[Message], /) -> Awaitable[None] | None:
-        """Put `messages` in the place of what was saved under `id`."""
 
 
 def check_store(store: ConversationStore) -> ConversationStore:
