@@ -103,6 +103,13 @@ def oracles(session: nox.Session) -> None:
 
 
 @nox.session
+def sweeps(session: nox.Session) -> None:
+    """A cut at every byte, a cancel at every suspension, an interrupt at every line: all of them, for some minutes."""
+    session.install("--quiet", ".", *group("test"))
+    session.run("python", "-m", "pytest", "-q", "tests/sweeps", *session.posargs, env={"TOOLNEXUS_SWEEPS": "all"})
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """What a chunk and a turn cost, beside the floor and the official SDKs; options are those of `benchmarks`."""
     session.install("--quiet", ".", *group("oracles"))

@@ -18,7 +18,7 @@ from typing import Any
 import httpcore
 import httpx
 
-from .bounds import Patience
+from .bounds import Bounds, Patience
 from .framing import Chunks, Inflow, is_chunked
 
 _KEEPALIVE_S = 60.0
@@ -42,6 +42,8 @@ class Line(httpcore.NetworkBackend):
         self.unsent: bytes | None = None
         """The head of a request, which waits for the body to go with it; `None` before there is one to wait for."""
         self.patience: Patience | None = None
+        self.owner: Bounds | None = None
+        """The run that uses the connection."""
         self.is_reused = False
         self.has_heard = False
         """Whether any byte of the current exchange's response came."""
@@ -67,7 +69,7 @@ class Line(httpcore.NetworkBackend):
         failure: OSError = OSError(f"{host!r} has no address")
         for family, kind, proto, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             try:
-                sock = socket.socket(family, kind, proto)
+                sock = self._socket = socket.socket(family, kind, proto)
             except OSError as error:  # no IPv6 on this machine, for one
                 failure = error
                 continue
@@ -102,6 +104,11 @@ class Line(httpcore.NetworkBackend):
         self._interrupted = True
         if self._socket is not None:
             shut_down(self._socket)
+
+    def close(self) -> None:
+        """Close the connection; nobody waits for it."""
+        if self._socket is not None:
+            self._socket.close()
 
 
 class LineStream(httpcore.NetworkStream):
@@ -183,7 +190,11 @@ def shut_down(sock: socket.socket) -> None:
 
 
 class DirectTransport(httpx.BaseTransport):
-    """Sends requests to one origin; each has a connection that is its alone until the response is closed."""
+    """Sends requests to one origin; each has a connection that is its alone until the response is closed.
+
+    A `KeyboardInterrupt` may strike between any two lines. So a connection is taken and given back in steps, each of
+    which leaves it with its owner or in the list of idle ones, and `end` finds what an owner has left behind.
+    """
 
     def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
         self._ssl_context = ssl_context
@@ -208,7 +219,7 @@ class DirectTransport(httpx.BaseTransport):
         patience: Patience = request.extensions["patience"]
         fresh = False
         while True:
-            connection, line = self._take(core_request.url.origin, fresh)
+            connection, line = self._take(core_request.url.origin, fresh, patience.bounds)
             line.patience = patience
             line.inflow.head_expected()
             line.unsent = None
@@ -219,7 +230,7 @@ class DirectTransport(httpx.BaseTransport):
                 break
             except BaseException as error:
                 unlink()
-                self._drop(connection, line)
+                self.drop(line)
                 # A server may close an idle connection at any time, and some do so right after a response without
                 # a word (llama.cpp). That is no failure of this request: another connection will do.
                 # RFC 9112, section 9.3.1, "Retrying requests".
@@ -234,21 +245,24 @@ class DirectTransport(httpx.BaseTransport):
             extensions={**response.extensions, "patience": patience},
         )
 
-    def _take(self, origin: httpcore.Origin, fresh: bool) -> tuple[httpcore.HTTPConnection, Line]:
+    def _take(self, origin: httpcore.Origin, fresh: bool, owner: Bounds) -> tuple[httpcore.HTTPConnection, Line]:
         while True:
             with self._lock:
                 if self._closed:
                     raise httpcore.ConnectError("the client is closed")
                 if fresh or not self._idle:
                     line = Line()
+                    line.owner = owner
                     self._busy.add(line)
                     break
-                connection, line = self._idle.pop()
-                line.is_reused, line.has_heard = True, False
+                connection, line = self._idle[-1]
+                line.owner = owner
                 self._busy.add(line)
+                self._idle.pop()
+                line.is_reused, line.has_heard = True, False
             if connection.is_available() and not connection.has_expired():
                 return connection, line
-            self._drop(connection, line)
+            self.drop(line)
         connection = httpcore.HTTPConnection(
             origin, ssl_context=self._ssl_context, keepalive_expiry=_KEEPALIVE_S, network_backend=line
         )
@@ -259,15 +273,26 @@ class DirectTransport(httpx.BaseTransport):
         line.patience = None
         with self._lock:
             if connection.is_idle() and not self._closed:
-                self._busy.discard(line)
                 self._idle.append((connection, line))
+                self._busy.discard(line)
+                line.owner = None
                 return
-        self._drop(connection, line)
+        self.drop(line)
 
-    def _drop(self, connection: httpcore.HTTPConnection, line: Line) -> None:
+    def drop(self, line: Line) -> None:
+        """Close a connection, whatever it is in the middle of."""
+        line.close()
         with self._lock:
             self._busy.discard(line)
-        connection.close()
+
+    def end(self, owner: Bounds) -> None:
+        """Drop what a run that is over has left behind: nothing, unless it was interrupted in the middle of a step."""
+        with self._lock:
+            left = {line for line in (*self._busy, *(line for _, line in self._idle)) if line.owner is owner}
+            if left:
+                self._idle = [(connection, line) for connection, line in self._idle if line not in left]
+        for line in left:
+            self.drop(line)
 
     def close(self) -> None:
         """Close the idle connections, and interrupt whoever waits for one of the others."""
@@ -315,5 +340,7 @@ class _ResponseStream(httpx.SyncByteStream):
         self._unlink()
         try:
             self._response.close()
-        finally:
-            self._transport.give_back(self._connection, self._line)
+        except BaseException:  # interrupted in the middle, the connection may say that it is idle and not be
+            self._transport.drop(self._line)
+            raise
+        self._transport.give_back(self._connection, self._line)

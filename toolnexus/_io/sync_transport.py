@@ -35,6 +35,7 @@ class SyncTransport:
         self._headers = request_headers(config, with_key=http_client is not None)
         self._lock = threading.Lock()
         self._own: httpx.Client | None = None
+        self._direct: DirectTransport | None = None
         self._closed = False
 
     def open(self, body: dict[str, Any], bounds: Bounds) -> SyncResponse:
@@ -89,8 +90,9 @@ class SyncTransport:
                 raise RunCancelledError("the client was closed")
             if self._own is None:
                 context = shared_ssl_context() if self._config.url.startswith("https:") else None
+                self._direct = DirectTransport(context)
                 self._own = httpx.Client(
-                    transport=KeyedTransport(self._config, DirectTransport(context)),
+                    transport=KeyedTransport(self._config, self._direct),
                     mounts={
                         pattern: KeyedTransport(
                             self._config,
@@ -104,6 +106,11 @@ class SyncTransport:
                     },
                 )
             return self._own
+
+    def end(self, bounds: Bounds) -> None:
+        """Drop the connections of ours that a run which is over has left behind."""
+        if self._direct is not None:
+            self._direct.end(bounds)
 
     def close(self) -> None:
         """Close our connections, also those in use; a caller's `http_client` stays as it is."""
