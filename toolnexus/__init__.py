@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     )
     from .hooks import AfterLLM, AfterTool, BeforeLLM, BeforeTool, Hooks, RetryInfo
     from .sync_conversation import Conversation
+    from .tools.skills import Skill, SkillEntry, Skills
 
 __all__ = [
     "APIConnectionError",
@@ -142,6 +143,9 @@ __all__ = [
     "RevisionedStore",
     "RunCancelledError",
     "RunResult",
+    "Skill",
+    "SkillEntry",
+    "Skills",
     "Snapshot",
     "StoreError",
     "StreamEvent",
@@ -196,6 +200,9 @@ _LATER = {
     "Hooks": ".hooks",
     "ReasoningChunk": ".chunks",
     "RetryInfo": ".hooks",
+    "Skill": ".tools.skills",
+    "SkillEntry": ".tools.skills",
+    "Skills": ".tools.skills",
     "ToolCallDeltaChunk": ".chunks",
     "UsageChunk": ".chunks",
     "from_anthropic": "._core.wire.anthropic_messages",
