@@ -84,6 +84,8 @@ if TYPE_CHECKING:
     )
     from .hooks import AfterLLM, AfterTool, BeforeLLM, BeforeTool, Hooks, RetryInfo
     from .sync_conversation import Conversation
+    from .tools.http import http_tool
+    from .tools.http_messages import HTTPReply
     from .tools.skills import Skill, SkillEntry, Skills
 
 __all__ = [
@@ -116,6 +118,7 @@ __all__ = [
     "DoneEvent",
     "EventStream",
     "FinishChunk",
+    "HTTPReply",
     "Hook",
     "HookPoint",
     "Hooks",
@@ -175,6 +178,7 @@ __all__ = [
     "event_to_json",
     "from_anthropic",
     "from_openai",
+    "http_tool",
     "pending",
     "to_anthropic",
     "to_openai",
@@ -195,6 +199,7 @@ _LATER = {
     "ContentChunk": ".chunks",
     "Conversation": ".sync_conversation",
     "FinishChunk": ".chunks",
+    "HTTPReply": ".tools.http_messages",
     "Hook": ".chunk_stream",
     "HookPoint": ".chunk_stream",
     "Hooks": ".hooks",
@@ -207,6 +212,7 @@ _LATER = {
     "UsageChunk": ".chunks",
     "from_anthropic": "._core.wire.anthropic_messages",
     "from_openai": "._core.wire.openai_messages",
+    "http_tool": ".tools.http",
     "to_anthropic": "._core.wire.anthropic_messages",
     "to_openai": "._core.wire.openai_messages",
 }
