@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from .sync_conversation import Conversation
     from .tools.http import http_tool
     from .tools.http_messages import HTTPReply
+    from .tools.openapi import http_tools_from_openapi
     from .tools.skills import Skill, SkillEntry, Skills
 
 __all__ = [
@@ -179,6 +180,7 @@ __all__ = [
     "from_anthropic",
     "from_openai",
     "http_tool",
+    "http_tools_from_openapi",
     "pending",
     "to_anthropic",
     "to_openai",
@@ -213,6 +215,7 @@ _LATER = {
     "from_anthropic": "._core.wire.anthropic_messages",
     "from_openai": "._core.wire.openai_messages",
     "http_tool": ".tools.http",
+    "http_tools_from_openapi": ".tools.openapi",
     "to_anthropic": "._core.wire.anthropic_messages",
     "to_openai": "._core.wire.openai_messages",
 }
