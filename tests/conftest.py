@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 from tests.clients.harness import CLIENTS, Client, new_client
+from tests.queues import Watched, standing
 from tests.server import Response, Server
+from toolnexus._io import lines
 
 _TOUCHES = ("OPENAI_", "OPENROUTER_", "ANTHROPIC_", "SSL_CERT_")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -21,6 +24,23 @@ def _quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(_TOUCHES) or name.lower() in _PROXIES:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _nobody_is_left_in_line() -> Iterator[None]:
+    """Every run gives up its place in the line of its conversation, however it ended."""
+    yield
+    if standing():
+        gc.collect()  # a run that a failed test has let go of
+    assert lines._lines == {}
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    """The lines of those who wait for a conversation, to wait until somebody stands there."""
+    watched = Watched()
+    monkeypatch.setattr(lines, "deque", watched.deque)
+    return watched
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import socket
 import ssl
@@ -51,7 +52,23 @@ class Gate:
         await asyncio.shield(asyncio.wrap_future(self._opened))
 
 
-Write = bytes | Gate
+@dataclass(eq=False)
+class Flood:
+    """The same bytes again and again, or the n-th piece of a long text, until the client leaves or `times` are over."""
+
+    data: bytes | Callable[[int], bytes]
+    times: int | None = None
+    sent: int = 0
+    """Bytes that the network took so far."""
+
+    def pieces(self) -> Iterator[bytes]:
+        for number in itertools.count() if self.times is None else range(self.times):
+            piece = self.data if isinstance(self.data, bytes) else self.data(number)
+            yield piece
+            self.sent += len(piece)
+
+
+Write = bytes | Gate | Flood
 Writes = Write | Sequence["Writes"]
 
 
@@ -208,9 +225,12 @@ class Server:
             if isinstance(write, Gate):
                 await writer.drain()
                 await write.passed()
-            else:
-                writer.write(b"%x\r\n%b\r\n" % (len(write), write) if response.framing == "chunked" else write)
+                continue
+            for piece in write.pieces() if isinstance(write, Flood) else (write,):
+                writer.write(b"%x\r\n%b\r\n" % (len(piece), piece) if response.framing == "chunked" else piece)
                 await writer.drain()
+                if isinstance(write, Flood):
+                    await asyncio.sleep(0)  # others, too, want to be served
         if response.end == "stall":
             await asyncio.Event().wait()
         if response.end == "reset":
@@ -249,7 +269,7 @@ def failure(status: int, message: str = "no luck", **headers: str) -> Response:
 
 
 def _flat(writes: Writes) -> Iterator[Write]:
-    if isinstance(writes, (bytes, Gate)):
+    if isinstance(writes, (bytes, Gate, Flood)):
         yield writes
     else:
         for write in writes:

@@ -31,6 +31,7 @@ def config(**options: Any) -> ClientConfig:
         "retry_base": 0.5,
         "max_retry_after": 60,
         "timeout": None,
+        "progress_timeout": None,
         "deadline": None,
         "request_params": None,
         "body_transform": None,
@@ -147,8 +148,8 @@ def test_timeouts():
 
 @pytest.mark.parametrize("never", [1e12, float("inf")], ids=str)
 def test_ages_are_as_long_as_the_operating_system_can_wait(never):
-    made = config(timeout=never, deadline=never)
-    assert made.timeouts.read == made.deadline == 4_000_000
+    made = config(timeout=never, deadline=never, progress_timeout=never)
+    assert made.timeouts.read == made.deadline == made.progress_timeout == 4_000_000
 
 
 def test_the_origin_names_whom_we_talk_to():

@@ -12,7 +12,20 @@ import pytest
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 
+BEFORE = {"approve.py": "ask.py"}
+"""What must have run in the same folder."""
+
 EXPECTED = {
+    "approve.py": """\
+ada: Allow transfer to run? {'to': 'Ada', 'amount': 250}
+     yes -> 250 euros sent to Ada.
+bob: Allow transfer to run? {'to': 'Bob', 'amount': 9000}
+     no  -> The call did not go on: declined: too much.
+""",
+    "ask.py": """\
+ada: Allow transfer to run? pending
+bob: Allow transfer to run? pending
+""",
     "chunk_content.py": """\
 Hello| from| a| model.|
 Nobody sees this live.
@@ -140,14 +153,16 @@ def test_every_example_has_an_expected_output():
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_example_prints_what_it_promises(name):
-    run = subprocess.run(
-        [sys.executable, "-W", "error", str(ROOT / "examples" / name)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
-    )
-    assert run.stderr == ""
-    assert run.stdout == EXPECTED.get(name)
-    assert run.returncode == 0
+def test_the_example_prints_what_it_promises(name, tmp_path):
+    for script in filter(None, (BEFORE.get(name), name)):
+        run = subprocess.run(
+            [sys.executable, "-W", "error", str(ROOT / "examples" / script)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
+        )
+        assert run.stderr == ""
+        assert run.stdout == EXPECTED.get(script)
+        assert run.returncode == 0

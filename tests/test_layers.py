@@ -19,7 +19,7 @@ LAYERS: dict[str, int] = {
     **dict.fromkeys(("tools", "stores", "retry", "config", "hooks", "chunk_stream"), 2),
     "_io": 3,
     **dict.fromkeys(("sync_client", "async_client", "sync_conversation", "async_conversation"), 4),
-    "__init__": 5,
+    **dict.fromkeys(("__init__", "testing"), 5),
     **dict.fromkeys(("demo", "__main__"), 6),
 }
 STRANGERS = [
@@ -28,9 +28,8 @@ STRANGERS = [
 ]
 IMPURE = {"asyncio", "threading", "time", "random", "os", "socket", "httpx", "httpcore", "tenacity", "uuid", "secrets"}
 HTTPX_ALLOWED = {"_io"}
-LIBRARIES: dict[
-    str, str
-] = {  # what a tool source or a store needs, and the one module that imports it, when first used
+# What a tool source or a store needs, and the one module that imports it, when first used.
+LIBRARIES: dict[str, str] = {
     "httpx": "tools/exchange.py",
     "h11": "tools/exchange.py",
     "yaml": "tools/yaml_data.py",

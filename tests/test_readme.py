@@ -28,7 +28,15 @@ DELETE = [Reply(calls=(Call("delete_file", {"path": "notes.txt"}),)), Reply("not
     ],
     ids=["script", "service", "human", "raw stream"],
 )
-def test_a_block_of_the_readme_runs(block: str, script: list[Reply], shown: str, capsys: pytest.CaptureFixture[str]):
+def test_a_block_of_the_readme_runs(
+    block: str,
+    script: list[Reply],
+    shown: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.chdir(tmp_path)  # for the file that one of them keeps
     assert ENDPOINT in block
     with ScriptedServer(script) as server:
         exec(compile(block.replace(ENDPOINT, server.base_url), "README.md", "exec"), {"__name__": "readme"})

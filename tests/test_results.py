@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,9 +21,10 @@ from toolnexus.messages import (
     ToolResultPart,
 )
 from toolnexus.results import RunResult, ToolCallRecord, Usage
-from toolnexus.suspension import Request, RequestCall
+from toolnexus.suspension import Answer, CallJournal, GivenAnswer, Request, RequestCall
 
 REQUEST = Request("r1", "approval", "Sure?", "https://x.example", [1, None], 5.5, RequestCall("c2", "look", {"b": 2}))
+JOURNAL = CallJournal("k/1/0", ("r0", "r1"), "approval", {"hook 0 f": GivenAnswer(Answer("r0", data=[1.0]), {"b": 2})})
 FULL = RunResult(
     text="Done ☕",
     messages=[
@@ -35,7 +37,7 @@ FULL = RunResult(
                 ToolCallPart(
                     "c1", "look", {"a": [1, {"b": None}]}, state="finished", origin="openai:x", extra={"s": 1}
                 ),
-                ToolCallPart("c2", "look", {}, raw="{", error="no JSON", request=REQUEST),
+                ToolCallPart("c2", "look", {}, raw="{", error="no JSON", request=REQUEST, journal=JOURNAL),
                 OpaquePart({"type": "block"}, "openai:x"),
             ],
         ),
@@ -75,6 +77,44 @@ def test_a_result_does_not_change_and_has_no_other_members() -> None:
         result.text = "other"
     with pytest.raises(ValidationError):
         RunResult.model_validate({"nonsense": 1})
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where there are objects in JSON that have fields; what is inside of the open ones is anybody's."""
+    if isinstance(value, dict):
+        yield path
+        for key, item in value.items():
+            if key not in OPEN:
+                yield from places(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from places(item, (*path, index))
+
+
+OPEN = {"args", "extra", "data", "given", "metadata", "raw"}
+PLAIN = json.loads(FULL.model_dump_json())
+
+
+@pytest.mark.parametrize("path", list(places(PLAIN)), ids=str)
+def test_a_field_that_is_not_known_is_refused_wherever_it_stands(path: tuple[Any, ...]) -> None:
+    plain = copy.deepcopy(PLAIN)
+    place = plain
+    for step in path:
+        place = place[step]
+    place["later"] = None
+    with pytest.raises(ValidationError, match=r"later\n"):
+        RunResult.model_validate_json(json.dumps(plain))
+
+
+def test_a_kind_of_part_that_is_not_known_is_refused_by_its_name() -> None:
+    with pytest.raises(ValidationError, match="'video'"):
+        RunResult.model_validate_json('{"messages": [{"role": "user", "parts": [{"type": "video"}]}]}')
+
+
+def test_a_result_says_its_version_and_a_newer_one_is_refused_by_it() -> None:
+    assert PLAIN["version"] == 1
+    with pytest.raises(ValidationError, match="expected version 1 of a RunResult, got 2; a newer"):
+        RunResult.model_validate_json(json.dumps(PLAIN | {"version": 2, "later": 1}))
 
 
 def test_results_do_not_share_their_lists() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +18,7 @@ from toolnexus._core.reply import Reply
 from toolnexus._core.turn import Turn
 from toolnexus._core.wire.openai import OpenAIReader
 from toolnexus.limits import Limits
-from toolnexus.retry import RetryPolicy
+from toolnexus.retry import RetryBudget, RetryPolicy
 
 
 def policy(**options: Any) -> RetryPolicy:
@@ -193,3 +195,121 @@ def test_the_table_has_every_kind_of_row() -> None:
     delays = [case["delay"] for case in retry_after_cases()]
     assert len(delays) == 52
     assert {"give_up", "backoff", 0, 1.5} <= set(delays)
+
+
+# -- the budget of a client
+
+
+def emptied(policy: RetryPolicy) -> RetryPolicy:
+    while policy.budget.take():
+        pass
+    return policy
+
+
+def test_a_budget_pays_for_five_hundred_retries_and_then_for_none() -> None:
+    budget = RetryBudget()
+    assert [budget.take() for _ in range(501)] == [True] * 500 + [False]
+    assert budget.left == 0
+
+
+def test_five_successes_earn_a_retry_and_one_after_a_retry_gives_it_back() -> None:
+    budget = emptied(policy()).budget
+    for _ in range(4):
+        budget.succeeded(after_retry=False)
+    assert budget.left == 0
+    budget.succeeded(after_retry=False)
+    assert budget.left == 1
+    budget.succeeded(after_retry=True)
+    assert budget.left == 2
+
+
+def test_a_budget_never_grows_beyond_what_it_began_with() -> None:
+    budget = RetryBudget()
+    for _ in range(10):
+        budget.succeeded(after_retry=True)
+    assert budget.left == 500
+
+
+def test_with_an_empty_budget_a_failure_is_not_tried_again_and_says_why() -> None:
+    error = errors.APIConnectionError("no route")
+    calls, waits, raised = tries(emptied(policy()), failing(error))
+    assert (calls, waits, raised) == (1, [], error)
+    assert error.__notes__ == [
+        "not tried again: the retry budget of this client is used up until requests succeed",
+    ]
+
+
+def test_what_is_not_tried_again_anyhow_costs_nothing_and_says_nothing() -> None:
+    shared = policy()
+    for error, remaining in [
+        (errors.AuthenticationError("bad key"), math.inf),
+        (status(429, retry_after=61.0), math.inf),
+        (errors.APIConnectionError("x"), 0.1),
+    ]:
+        tries(shared, failing(error), lambda left=remaining: left)  # type: ignore[misc]  # the default binds the number
+        assert not hasattr(error, "__notes__")
+    tries(policy(retries=0, budget=shared.budget), failing(errors.APIConnectionError("x")))
+    assert shared.budget.left == 500
+
+
+def test_runs_of_one_client_share_its_budget() -> None:
+    shared = policy(retries=2)
+    assert sum(tries(shared, failing(status(503)))[0] for _ in range(1000)) == 1000 + 500
+    assert tries(shared, failing(status(503), times=0))[0] == 1
+    assert shared.budget.left == 0
+
+
+def test_a_retry_that_helps_costs_nothing_in_the_end() -> None:
+    shared = policy()
+    for _ in range(1000):
+        assert tries(shared, failing(status(503), times=1))[0] == 2
+    assert shared.budget.left == 500
+
+
+def test_a_service_that_limits_the_rate_and_says_when_to_come_back_is_not_dead() -> None:
+    shared = emptied(policy())
+    assert tries(shared, failing(status(429, retry_after=1.0)))[0] == 3
+    assert tries(shared, failing(status(429, retry_after=0.0)))[0] == 1
+    assert tries(shared, failing(status(429)))[0] == 1
+    assert tries(shared, failing(status(503, retry_after=1.0)))[0] == 1
+    shared.budget.succeeded(after_retry=True)
+    paid_then_paced = [status(503), status(429, retry_after=1.0)]
+
+    def attempt(number: int) -> None:
+        if number <= 2:
+            raise paid_then_paced[number - 1]
+
+    assert tries(shared, attempt)[0] == 3
+    assert shared.budget.left == 0  # what was paid did not help: the wait did
+
+
+@pytest.mark.parametrize(("failing_of_ten", "holds"), [(3, True), (5, False)])
+def test_three_of_ten_attempts_may_fail_for_ever(failing_of_ten: int, holds: bool) -> None:
+    shared = policy()
+    dice = random.Random(7)
+
+    def attempt(number: int) -> None:
+        if dice.random() < failing_of_ten / 10:
+            raise status(503)
+
+    for _ in range(5_000):
+        tries(shared, attempt)
+    assert (shared.budget.left > 400) is holds
+    assert (shared.budget.left < 5) is not holds
+
+
+def test_threads_share_a_budget_to_the_last_retry() -> None:
+    budget = RetryBudget()
+    taken: list[int] = []
+    gate = threading.Barrier(16)
+
+    def work() -> None:
+        gate.wait()
+        taken.append(sum(budget.take() for _ in range(100)))
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(taken) == 500

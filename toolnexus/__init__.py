@@ -83,6 +83,8 @@ if TYPE_CHECKING:
         UsageChunk,
     )
     from .hooks import AfterLLM, AfterTool, BeforeLLM, BeforeTool, Hooks, RetryInfo
+    from .stores.codec import messages_from_json, messages_to_json
+    from .stores.sqlite import SQLiteStore
     from .sync_conversation import Conversation
     from .tools.http import http_tool
     from .tools.http_messages import HTTPReply
@@ -147,6 +149,7 @@ __all__ = [
     "RevisionedStore",
     "RunCancelledError",
     "RunResult",
+    "SQLiteStore",
     "Skill",
     "SkillEntry",
     "Skills",
@@ -181,6 +184,8 @@ __all__ = [
     "from_openai",
     "http_tool",
     "http_tools_from_openapi",
+    "messages_from_json",
+    "messages_to_json",
     "pending",
     "to_anthropic",
     "to_openai",
@@ -207,6 +212,7 @@ _LATER = {
     "Hooks": ".hooks",
     "ReasoningChunk": ".chunks",
     "RetryInfo": ".hooks",
+    "SQLiteStore": ".stores.sqlite",
     "Skill": ".tools.skills",
     "SkillEntry": ".tools.skills",
     "Skills": ".tools.skills",
@@ -216,6 +222,8 @@ _LATER = {
     "from_openai": "._core.wire.openai_messages",
     "http_tool": ".tools.http",
     "http_tools_from_openapi": ".tools.openapi",
+    "messages_from_json": ".stores.codec",
+    "messages_to_json": ".stores.codec",
     "to_anthropic": "._core.wire.anthropic_messages",
     "to_openai": "._core.wire.openai_messages",
 }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
+from ._io.async_closing import aclosing
 from ._io.async_stream import AsyncEventStream
 from .config import CallOptions, ClientConfig, Prompt, Style, TimeoutLike
 from .errors import ConfigurationError
@@ -15,15 +16,19 @@ from .events import StreamEvent, TextEvent
 from .limits import Limits
 from .results import RunResult
 from .stores import ConversationStore, Keep, MemoryStore, check_store
-from .suspension import Answer, Request
+from .suspension import Answer, Pending, Request
+from .tool import Tool, ToolContext, ToolResult
+from .tools.function import Approval
 from .tools.toolkit import Toolkit
 
 if TYPE_CHECKING:
     import httpx
 
     from ._io.async_driver import AsyncWorld
+    from ._io.bounds import Bounds
     from ._io.launch import Call, Resumption
     from .async_conversation import AsyncConversation
+    from .chunk_stream import Watch
     from .hooks import Hooks
 
 
@@ -57,6 +62,7 @@ class AsyncClient:
         retry_base: float = 0.5,
         max_retry_after: float = 60,
         timeout: float | TimeoutLike | None = None,
+        progress_timeout: float | None = None,
         deadline: float | None = None,
         wait_for: Callable[[Request], Answer | Awaitable[Answer]] | None = None,
         store: ConversationStore | None = None,
@@ -83,11 +89,14 @@ class AsyncClient:
             query: Added to every request's URL.
             system_prompt: Sent with every run, never part of a transcript.
             max_turns: Model responses per run; then the run ends as `"incomplete"`.
-            retries: Further tries for each response of which nothing was shown yet.
+            retries: Further tries for each response of which nothing was shown yet. All runs of a client share a budget
+                of 500, which successes fill up again, so that a dead service is not hammered.
             retry_base: Seconds before the first retry; each further one waits twice as long, with jitter.
             max_retry_after: Seconds that a service may ask us to wait.
             timeout: Seconds of silence before a run fails; an `httpx.Timeout` sets connect, read and write alone;
-                `None` is connect 10, read 300, write 60.
+                `None` is connect 10, read 300, write 60. Any byte counts as life.
+            progress_timeout: Seconds that the model may take for the next text, thinking or piece of a tool call in a
+                streamed response; comments and pings do not count. Time that the consumer takes does not either.
             deadline: Seconds for one whole run.
             wait_for: Answers the requests of suspended tools, sync or async; without it such a run ends as `"pending"`.
             store: Keeps conversations by id; `None` keeps them in memory.
@@ -116,6 +125,7 @@ class AsyncClient:
             retry_base=retry_base,
             max_retry_after=max_retry_after,
             timeout=timeout,
+            progress_timeout=progress_timeout,
             deadline=deadline,
             request_params=request_params,
             body_transform=body_transform,
@@ -241,10 +251,45 @@ class AsyncClient:
 
         keep = Keep(MemoryStore(), "") if id is None else Keep(self._store, id)
 
-        def prepare(prompt: Prompt, options: CallOptions) -> Call:
-            return self._call(prompt, toolkit, id, options, keep=keep)
+        def prepare(prompt: Prompt | Resumption, options: CallOptions, watch: Callable[[Bounds], Watch]) -> Call:
+            return self._call(prompt, toolkit, id, options, keep=keep, watch=watch)
 
-        return AsyncConversation(prepare, self._drive, keep, keep_chunks)
+        return AsyncConversation(prepare, self._drive, self._forget, keep, keep_chunks)
+
+    def as_tool(
+        self,
+        name: str,
+        description: str,
+        toolkit: Toolkit | None = None,
+        *,
+        max_depth: int = 3,
+        timeout: float | None = None,
+        approval: Approval = False,
+        **options: Unpack[CallOptions],
+    ) -> Tool:
+        """Make a tool of an agent: this client, these tools and options, a prompt written by another model.
+
+        Each call is a run of its own, inside the cancel and the deadline of the run that it belongs to; its tokens
+        count for that run. Where a tool of the agent suspends, the whole chain does: the question is asked of whoever
+        answers those of the outermost run, and the answer finds its way back, in another process too.
+
+        Args:
+            max_depth: How many agents may run inside of each other.
+            timeout: Seconds that one call may take.
+            approval: Whether a human must agree before it runs, or a predicate on the arguments that says so.
+        """
+        from ._io.agents import agent_tool, begun, counted, one_deeper, options_for, reported
+
+        async def run(prompt: str, ctx: ToolContext) -> ToolResult | Pending:
+            with one_deeper(max_depth), counted(ctx):
+                call = self._call(begun(prompt, ctx), toolkit, None, options_for(options, ctx), stream=False)
+                result = await _shown(AsyncEventStream(self._drive(replace(call, can_wait=False))))
+            return reported(result, ctx)
+
+        if options.get("cancel") is not None:
+            raise ConfigurationError("cancel: an agent ends with the run that calls it")
+        self._call(name, toolkit, None, options)  # what cannot work is refused now
+        return agent_tool(run, name, description, max_depth, timeout, approval)
 
     def conversation_store(self) -> ConversationStore:
         """The store in use."""
@@ -296,6 +341,7 @@ class AsyncClient:
         *,
         stream: bool = True,
         keep: Keep | None = None,
+        watch: Callable[[Bounds], Watch] | None = None,
     ) -> Call:
         from ._io.launch import Call
 
@@ -308,6 +354,7 @@ class AsyncClient:
             stream=stream,
             can_wait=self._wait_for is not None,
             hooks=self._hooks,
+            watch=watch,
             keep=Keep(self._store, id) if keep is None and id is not None else keep,
         )
 
@@ -317,6 +364,11 @@ class AsyncClient:
         async with aclosing(drive(call, self._get_world())) as batches:
             async for events in batches:
                 yield events
+
+    async def _forget(self, keep: Keep) -> None:
+        from ._io.async_driver import forget
+
+        await forget(keep, self._get_world())
 
     def _get_world(self) -> AsyncWorld:
         # httpx takes longer to import than all the rest: not before the first request.

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-import time
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from ._io.async_stream import AsyncEventStream
-from .cancel import Cancel
 from .chunk_stream import ChunkStream, Hook, Observers, Watch
 from .config import CallOptions, Prompt
-from .errors import ConfigurationError, DeadlineExceededError, RunCancelledError
+from .errors import ConfigurationError
 from .events import StreamEvent
 from .messages import Message
 from .results import RunResult
 from .stores import Keep
+from .suspension import Answer
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from ._io.launch import Call
+    from ._io.bounds import Bounds
+    from ._io.launch import Call, Resumption
 
 Batches = AsyncGenerator[Sequence[StreamEvent], None]
 
@@ -31,13 +27,14 @@ Batches = AsyncGenerator[Sequence[StreamEvent], None]
 class AsyncConversation:
     """A transcript that goes on from send to send, and the raw stream of its sends; made by `client.conversation()`.
 
-    A send that is made while another one is in flight waits its turn.
+    A send that is made while another one is in flight waits its turn, as does whatever else goes on with its id.
     """
 
     def __init__(
         self,
-        prepare: Callable[[Prompt, CallOptions], Call],
+        prepare: Callable[[Prompt | Resumption, CallOptions, Callable[[Bounds], Watch]], Call],
         drive: Callable[[Call], Batches],
+        forget: Callable[[Keep], Awaitable[None]],
         keep: Keep,
         keep_chunks: int | None,
     ) -> None:
@@ -45,31 +42,38 @@ class AsyncConversation:
         """The raw stream: hooks, chunks, summaries."""
         self._prepare = prepare
         self._drive = drive
+        self._forget = forget
         self._keep = keep
         self._observers: Observers[Message] = Observers()
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._sender: asyncio.Task[object] | None = None
-        self._is_sending = False
         self._sends = 0
-        self._cancel: Cancel | None = None
+        self._in_flight: Bounds | None = None
+        """Those of the latest send whose turn has come; they are closed once it is over."""
 
     def __repr__(self) -> str:
         return f"<AsyncConversation id={self._keep.id!r} sends={self._sends}>"
 
     async def send(self, prompt: Prompt, **options: Unpack[CallOptions]) -> RunResult:
         """Send a prompt and wait for the answer; it is streamed, for those who hook into `chunks`."""
-        async with self.stream(prompt, **options) as events:
-            async for _ in events:
-                pass
-            return events.result
+        return await _finished(self.stream(prompt, **options))
 
     def stream(self, prompt: Prompt, **options: Unpack[CallOptions]) -> AsyncEventStream:
         """Send a prompt; the run goes on as its events are asked for. Its end, or `aclose()`, lets the next send go."""
         if options.get("history") is not None:
             raise ConfigurationError("history: a conversation has its own")
-        return AsyncEventStream(self._send(self._prepare(prompt, options)))
+        return AsyncEventStream(self._drive(self._prepare(prompt, options, self._begin)))
 
     iter_events = stream
+
+    async def resume(self, answers: Answer | Sequence[Answer], **options: Unpack[CallOptions]) -> RunResult:
+        """Carry on a send that waits for answers, as `client.resume` does; a send of its own, with its own chunks."""
+        return await _finished(self.resume_stream(answers, **options))
+
+    def resume_stream(self, answers: Answer | Sequence[Answer], **options: Unpack[CallOptions]) -> AsyncEventStream:
+        """`resume` as an async iterator, which goes on as its events are asked for."""
+        from ._io.launch import Resumption
+
+        what = Resumption.of(answers, self._keep.id)
+        return AsyncEventStream(self._drive(self._prepare(what, options, self._begin)))
 
     @property
     def messages(self) -> list[Message]:
@@ -87,85 +91,50 @@ class AsyncConversation:
         return self._observers.add(callback)
 
     async def reset(self) -> None:
-        """Forget the transcript; chunks, summaries and hooks stay."""
-        saved = self._keep.store.save(self._keep.id, [])
-        if inspect.isawaitable(saved):
-            await saved
+        """Forget the transcript; chunks, summaries and hooks stay. Waits for the end of a send in flight.
+
+        Raises:
+            ConfigurationError: That send waits for this call: it is made by a tool or hook of it, or while its events
+                are half read.
+        """
+        async with self._between_sends():
+            await self._forget(self._keep)
 
     async def clear(self) -> None:
-        """Forget the transcript, the chunks and their hooks; summaries stay."""
-        await self.reset()
-        self.chunks.clear()
+        """Forget the transcript, the chunks and their hooks; summaries stay. Waits and may be refused as `reset`."""
+        async with self._between_sends():
+            await self._forget(self._keep)
+            self.chunks.clear()
 
     def interrupt(self) -> None:
         """End the send in flight with `RunCancelledError`, from any thread; without one it does nothing."""
-        cancel = self._cancel
-        if cancel is not None:
-            cancel.cancel()
+        bounds = self._in_flight
+        if bounds is not None:
+            bounds.end("the send was interrupted")
 
-    async def _send(self, call: Call) -> Batches:
-        cancel = Cancel()
-        unlink = call.cancel.add_callback(cancel.cancel) if call.cancel is not None else lambda: None
-        try:
-            left = await self._wait_turn(cancel, call.deadline)
-            try:
-                self._cancel = cancel
-                self._sends += 1
-                self.chunks.begin()
-                watch = Watch(self.chunks, self._observers, self._sends)
-                mine = replace(call, cancel=cancel, deadline=left, watch=watch)
-                async with aclosing(self._drive(mine)) as batches:
-                    async for events in batches:
-                        yield events
-            finally:
-                self._cancel = None
-                self._pass_turn()
-        finally:
-            unlink()
+    def _begin(self, bounds: Bounds) -> Watch:
+        """The turn of a send has come."""
+        self._in_flight = bounds
+        self._sends += 1
+        self.chunks.begin()
+        return Watch(self.chunks, self._observers, self._sends)
 
-    async def _wait_turn(self, cancel: Cancel, seconds: float | None) -> float | None:
-        """Wait until no other send is in flight.
-
-        Returns:
-            Seconds that are left of the deadline.
-        """
-        import asyncio  # no conversation, no asyncio: it takes longer to import than the rest of this package
-
+    @contextlib.asynccontextmanager
+    async def _between_sends(self) -> AsyncGenerator[None, None]:
+        """Wait until no run is at work on the transcript, and let none begin meanwhile."""
         from ._io.async_bounds import AsyncBounds
+        from ._io.lines import Place
 
-        me = asyncio.current_task()
-        began = time.monotonic()
-        if self._is_sending:
-            if self._sender is me:
-                raise ConfigurationError(
-                    "a send of this task on this conversation is not over, so that the next would wait for ever: "
-                    "read its events to the end, or close it, first"
-                )
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            bounds = AsyncBounds(cancel, seconds)
-            try:
-                await asyncio.wait({turn, bounds.over}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-                if cancel.cancelled:
-                    raise RunCancelledError("the send was cancelled while it waited its turn")
-                if not turn.done():
-                    raise DeadlineExceededError(f"the send waited for its turn until its deadline of {seconds:g} s")
-            except BaseException:
-                if turn.done():
-                    self._pass_turn()
-                else:
-                    self._waiting.remove(turn)
-                raise
-            finally:
-                bounds.close()
-        self._is_sending = True
-        self._sender = me
-        return None if seconds is None else max(seconds - (time.monotonic() - began), 1e-3)
+        place, bounds = Place(self._keep), AsyncBounds(None, None)
+        try:
+            await place.aenter(bounds)
+            yield
+        finally:
+            place.leave()
 
-    def _pass_turn(self) -> None:
-        """The send is over: the one that has waited longest goes next."""
-        self._sender = None
-        if self._waiting:
-            self._waiting.popleft().set_result(None)  # the turn goes over to it, still taken
-        else:
-            self._is_sending = False
+
+async def _finished(events: AsyncEventStream) -> RunResult:
+    async with events:
+        async for _ in events:
+            pass
+        return events.result

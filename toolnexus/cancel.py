@@ -14,7 +14,7 @@ class Cancel:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._cancelled = False
         self._callbacks: dict[object, Callable[[], object]] = {}
 

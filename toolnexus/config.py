@@ -118,6 +118,7 @@ class ClientConfig:
     timeouts: Timeouts
     timeout_given: bool
     """Whether `timeouts` win over those of a caller's `http_client`."""
+    progress_timeout: float | None
     deadline: float | None
     request_params: Mapping[str, Any]
     body_transform: Callable[[dict[str, Any]], dict[str, Any]] | None
@@ -172,6 +173,7 @@ class ClientConfig:
         retry_base: float,
         max_retry_after: float,
         timeout: float | TimeoutLike | None,
+        progress_timeout: float | None,
         deadline: float | None,
         request_params: Mapping[str, Any] | None,
         body_transform: Callable[[dict[str, Any]], dict[str, Any]] | None,
@@ -212,6 +214,7 @@ class ClientConfig:
             ),
             timeouts=_timeouts(timeout),
             timeout_given=timeout is not None,
+            progress_timeout=check_deadline(progress_timeout, "progress_timeout"),
             deadline=check_deadline(deadline),
             request_params=check_params(request_params),
             body_transform=body_transform,
@@ -259,13 +262,13 @@ def check_seconds(name: str, value: object, *, minimum: float) -> float:
     return min(float(value), _AGES_S)
 
 
-def check_deadline(value: object) -> float | None:
+def check_deadline(value: object, name: str = "deadline") -> float | None:
     """Seconds above 0, or `None`."""
     if value is None:
         return None
-    seconds = check_seconds("deadline", value, minimum=0.0)
+    seconds = check_seconds(name, value, minimum=0.0)
     if seconds == 0:
-        raise ConfigurationError("deadline: expected seconds above 0, or None for no deadline")
+        raise ConfigurationError(f"{name}: expected seconds above 0, or None for no {name}")
     return seconds
 
 

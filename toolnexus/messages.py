@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from .suspension import CallJournal, Request
 
@@ -71,10 +73,10 @@ class ToolCallPart:
     """`"started"` without a result means that the process ended meanwhile. Never sent."""
     request: Request | None = None
     """The open question of a suspended call. Never sent."""
-    journal: CallJournal | None = field(default=None, repr=False)
-    """How a call without a result got where it is. Never sent."""
     origin: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+    journal: CallJournal | None = field(default=None, repr=False)
+    """How a call without a result got where it is. Never sent."""
     type: Literal["tool_call"] = field(default="tool_call", repr=False)
 
 
@@ -84,7 +86,7 @@ class ToolResultPart:
 
     id: str
     name: str
-    content: tuple[TextPart | ImagePart, ...]
+    content: tuple[Annotated[TextPart | ImagePart, Field(discriminator="type")], ...]
     is_error: bool = False
     type: Literal["tool_result"] = field(default="tool_result", repr=False)
 
@@ -115,7 +117,7 @@ class Message:
     """
 
     role: Role
-    parts: tuple[Part, ...]
+    parts: tuple[Annotated[Part, Field(discriminator="type")], ...]
 
     def __init__(self, role: Role, parts: str | Iterable[Part]) -> None:
         object.__setattr__(self, "role", role)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from .messages import Message
 from .suspension import Request
@@ -81,13 +81,18 @@ class StreamSummary:
 
 
 class RunResult(BaseModel):
-    """The outcome of a run; `model_dump_json` and `model_validate_json` make a round trip."""
+    """The outcome of a run; `model_dump_json` and `model_validate_json` make a round trip.
+
+    pydantic reads 200 levels of JSON: arguments of more than about 190 are written and not read; a store reads them.
+    """
 
     # Schema on first use: it is a third of the time that importing this package takes.
     model_config = ConfigDict(
         frozen=True, extra="forbid", defer_build=True, ser_json_bytes="base64", val_json_bytes="base64"
     )
 
+    version: int = 1
+    """Of the JSON form: whoever reads a newer one than it knows refuses it."""
     text: str = ""
     """The final answer: the text of the last model response."""
     messages: list[Message] = []
@@ -115,6 +120,13 @@ class RunResult(BaseModel):
     """The conversation id."""
     request_ids: list[str] = []
     """The provider's ids of the requests, for its support."""
+
+    @field_validator("version")
+    @classmethod
+    def _check_version(cls, version: int) -> int:
+        if version != 1:
+            raise ValueError(f"expected version 1 of a RunResult, got {version}; a newer toolnexus may read it")
+        return version
 
     @property
     def pending(self) -> Request | None:

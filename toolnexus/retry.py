@@ -6,8 +6,10 @@ Only the opening of a response is tried again; once anything of it was shown, ne
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from .errors import APIConnectionError, APIStatusError, InternalServerError, OverloadedError, RateLimitError
@@ -17,6 +19,50 @@ if TYPE_CHECKING:
 
 _MAX_BACKOFF_S = 8.0
 """Where the exponential wait stops growing; the OpenAI and Anthropic SDKs stop there too."""
+
+
+_BUDGET = 500
+"""Retries that a client has before it needs successes: 250 calls that fail for good, at once or in a row, with two
+retries each. AWS's clients begin with a hundred; ours are for many streams at once."""
+_SUCCESSES_PER_RETRY = 5
+"""As in AWS's clients. With two retries, three of ten attempts may fail for ever and the budget holds; a service that
+comes back meets a fifth more requests at most."""
+
+
+class RetryBudget:
+    """How often a client may still try again, over all its runs, so that a dead service is not hammered.
+
+    A retry takes one from the budget. One that leads to a response is given back, and every five responses at the
+    first try earn one, up to the full budget. With an empty budget a failed request is not tried again: a dead service
+    then gets one request for each call.
+
+    Threads may share it.
+
+    Source: the retry quota of AWS's clients (botocore, retry mode "standard"), with a capacity of our own.
+    """
+
+    def __init__(self) -> None:
+        # No lock: both are atomic without, and a forked child must not find one that a lost thread holds.
+        self._left = deque([None] * _BUDGET, maxlen=_BUDGET)
+        self._successes = count(1)
+
+    @property
+    def left(self) -> int:
+        """Retries that may be made now."""
+        return len(self._left)
+
+    def take(self) -> bool:
+        """Take one retry; `False` if none is left."""
+        try:
+            self._left.pop()
+        except IndexError:
+            return False
+        return True
+
+    def succeeded(self, *, after_retry: bool) -> None:
+        """A response came: at the first try, or after a retry that was taken from here."""
+        if after_retry or next(self._successes) % _SUCCESSES_PER_RETRY == 0:
+            self._left.append(None)  # beyond the full budget one falls out at the other end
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +77,8 @@ class RetryPolicy:
     """Seconds that a service may ask us to wait; if it asks for more we give up at once."""
     jitter: Callable[[], float] = random.random
     """A number from 0 to 1."""
+    budget: RetryBudget = field(default_factory=RetryBudget, repr=False, compare=False)
+    """Shared by all runs of a client."""
 
     def is_retryable(self, error: BaseException) -> bool:
         """Whether the same request may well succeed in a while."""
@@ -60,26 +108,41 @@ class RetryPolicy:
             remaining: Seconds left of the run's deadline; a wait that does not fit into it is not begun.
             retry_seen: Told of each retry before its wait: the tries so far, the seconds, the error.
         """
-        import tenacity
+        taken = False  # whether the latest retry came out of the budget
+
+        def retry(state: RetryCallState) -> bool:
+            error = _error(state)
+            if error is None:
+                self.budget.succeeded(after_retry=taken)
+                return False
+            return self.is_retryable(error)  # which a cancel is not: trying again would swallow it
 
         def wait(state: RetryCallState) -> float:
             return self.wait(_error(state), state.attempt_number)
 
         def stop(state: RetryCallState) -> bool:
-            asked = state.upcoming_sleep
-            return (
+            nonlocal taken
+            error, asked = _error(state), state.upcoming_sleep
+            if (
                 state.attempt_number > self.retries
                 or asked >= remaining()
-                or (_asked_to_wait(_error(state)) and asked > self.max_retry_after)
-            )
+                or (_asked_to_wait(error) and asked > self.max_retry_after)
+            ):
+                return True
+            # A service that limits our rate and says when to come back is not dead: it paces us itself.
+            is_paced = isinstance(error, RateLimitError) and bool(error.retry_after)
+            taken = not is_paced and self.budget.take()
+            if is_paced or taken:
+                return False
+            if error is not None:
+                error.add_note("not tried again: the retry budget of this client is used up until requests succeed")
+            return True
 
         def before_sleep(state: RetryCallState) -> None:
             retry_seen(state.attempt_number, state.upcoming_sleep, _error(state))
 
         return {
-            # Never a predicate that accepts everything: it would swallow a cancel.
-            "retry": tenacity.retry_if_exception_type((APIStatusError, APIConnectionError))
-            & tenacity.retry_if_exception(self.is_retryable),
+            "retry": retry,
             "wait": wait,
             "stop": stop,
             "before_sleep": before_sleep,

@@ -10,6 +10,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic_core import from_json
+
+_ROOM = 20
+"""Levels of JSON that what is given here gets around it where it is written down."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pending:
@@ -21,6 +26,7 @@ class Pending:
     data: Any = None  # any JSON: the tool's own message to whoever answers
     expires_at: float | None = None
     id: str | None = None
+    memo: Any = field(default=None, repr=False)  # any JSON: the tool's note to itself
 
     def __post_init__(self) -> None:
         for name, value, kinds in (
@@ -32,7 +38,9 @@ class Pending:
         ):
             if not isinstance(value, kinds):
                 raise TypeError(f"pending: {name} cannot be {value!r}; it may be written down and read elsewhere")
+        _json("pending", [self.prompt, self.kind, self.url, self.expires_at, self.id])
         object.__setattr__(self, "data", _json("pending", self.data))
+        object.__setattr__(self, "memo", _json("pending", self.memo))
 
 
 def pending(
@@ -43,6 +51,7 @@ def pending(
     data: Any = None,  # any JSON, as above
     expires_at: float | None = None,
     id: str | None = None,
+    memo: Any = None,  # any JSON, as above
 ) -> Pending:
     """Suspend the call: return this from a tool that cannot go on without an answer.
 
@@ -52,9 +61,11 @@ def pending(
         url: Where the human may act, for example a sign-in page.
         data: Any JSON for whoever shows the request.
         expires_at: Unix seconds after which an answer comes too late.
-        id: The request's id; invented when left out.
+        id: The request's id; invented when left out. One of your own must never come again: whoever has the answer
+            to the one question could give it to the other.
+        memo: Any JSON, which the tool finds as `ctx.memo` when it runs again; nobody else sees it.
     """
-    return Pending(prompt, kind, url, data, expires_at, id)
+    return Pending(prompt, kind, url, data, expires_at, id, memo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +106,18 @@ class Answer:
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not isinstance(self.ok, bool):
             raise TypeError(f"Answer: expected the id of a request and ok=True or False, got {self.id!r}, {self.ok!r}")
+        if not isinstance(self.reason, (str, type(None))):
+            raise TypeError(f"Answer: expected a reason in words, got {self.reason!r}")
+        _json("Answer", [self.id, self.reason])
         object.__setattr__(self, "data", _json("Answer", self.data))
 
 
 def _json(owner: str, data: Any) -> Any:
     """A copy of `data` as JSON gives it back, so that it is the same thing before and after it was written down."""
     try:
-        return json.loads(json.dumps(data, allow_nan=False))
+        text = json.dumps(data, allow_nan=False)
+        from_json(f"{'[' * _ROOM}{text}{']' * _ROOM}")  # as RunResult reads it: 200 levels, no half characters
+        return json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"{owner}: expected data that can be written as JSON: {error}") from None
 
@@ -127,3 +143,5 @@ class CallJournal:
     """Who asked the open one."""
     given: dict[str, GivenAnswer] = field(default_factory=dict)
     """The answers so far, by who asked for them."""
+    memo: Any = None  # any JSON
+    """What the tool noted for itself when it last suspended."""

@@ -6,6 +6,7 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
@@ -16,14 +17,18 @@ from .events import StreamEvent, TextEvent
 from .limits import Limits
 from .results import RunResult
 from .stores import ConversationStore, Keep, MemoryStore, check_store
-from .suspension import Answer, Request
+from .suspension import Answer, Pending, Request
+from .tool import Tool, ToolContext, ToolResult
+from .tools.function import Approval
 from .tools.toolkit import Toolkit
 
 if TYPE_CHECKING:
     import httpx
 
+    from ._io.bounds import Bounds
     from ._io.launch import Call, Resumption
     from ._io.sync_driver import SyncWorld
+    from .chunk_stream import Watch
     from .hooks import Hooks
     from .sync_conversation import Conversation
 
@@ -55,6 +60,7 @@ class SyncClient:
         retry_base: float = 0.5,
         max_retry_after: float = 60,
         timeout: float | TimeoutLike | None = None,
+        progress_timeout: float | None = None,
         deadline: float | None = None,
         wait_for: Callable[[Request], Answer] | None = None,
         store: ConversationStore | None = None,
@@ -81,11 +87,14 @@ class SyncClient:
             query: Added to every request's URL.
             system_prompt: Sent with every run, never part of a transcript.
             max_turns: Model responses per run; then the run ends as `"incomplete"`.
-            retries: Further tries for each response of which nothing was shown yet.
+            retries: Further tries for each response of which nothing was shown yet. All runs of a client share a budget
+                of 500, which successes fill up again, so that a dead service is not hammered.
             retry_base: Seconds before the first retry; each further one waits twice as long, with jitter.
             max_retry_after: Seconds that a service may ask us to wait.
             timeout: Seconds of silence before a run fails; an `httpx.Timeout` sets connect, read and write alone;
-                `None` is connect 10, read 300, write 60.
+                `None` is connect 10, read 300, write 60. Any byte counts as life.
+            progress_timeout: Seconds that the model may take for the next text, thinking or piece of a tool call in a
+                streamed response; comments and pings do not count. Time that the consumer takes does not either.
             deadline: Seconds for one whole run.
             wait_for: Answers the requests of suspended tools; without it such a run ends as `"pending"`.
             store: Keeps conversations by id; `None` keeps them in memory.
@@ -114,6 +123,7 @@ class SyncClient:
             retry_base=retry_base,
             max_retry_after=max_retry_after,
             timeout=timeout,
+            progress_timeout=progress_timeout,
             deadline=deadline,
             request_params=request_params,
             body_transform=body_transform,
@@ -248,10 +258,45 @@ class SyncClient:
 
         keep = Keep(MemoryStore(), "") if id is None else Keep(self._store, id)
 
-        def prepare(prompt: Prompt, options: CallOptions) -> Call:
-            return self._call(prompt, toolkit, id, options, keep=keep)
+        def prepare(prompt: Prompt | Resumption, options: CallOptions, watch: Callable[[Bounds], Watch]) -> Call:
+            return self._call(prompt, toolkit, id, options, keep=keep, watch=watch)
 
-        return Conversation(prepare, self._drive, keep, keep_chunks)
+        return Conversation(prepare, self._drive, self._forget, keep, keep_chunks)
+
+    def as_tool(
+        self,
+        name: str,
+        description: str,
+        toolkit: Toolkit | None = None,
+        *,
+        max_depth: int = 3,
+        timeout: float | None = None,
+        approval: Approval = False,
+        **options: Unpack[CallOptions],
+    ) -> Tool:
+        """Make a tool of an agent: this client, these tools and options, a prompt written by another model.
+
+        Each call is a run of its own, inside the cancel and the deadline of the run that it belongs to; its tokens
+        count for that run. Where a tool of the agent suspends, the whole chain does: the question is asked of whoever
+        answers those of the outermost run, and the answer finds its way back, in another process too.
+
+        Args:
+            max_depth: How many agents may run inside of each other.
+            timeout: Seconds that one call may take.
+            approval: Whether a human must agree before it runs, or a predicate on the arguments that says so.
+        """
+        from ._io.agents import agent_tool, begun, counted, one_deeper, options_for, reported
+
+        def run(prompt: str, ctx: ToolContext) -> ToolResult | Pending:
+            with one_deeper(max_depth), counted(ctx):
+                call = self._call(begun(prompt, ctx), toolkit, None, options_for(options, ctx), stream=False)
+                result = _finished(EventStream(self._drive(replace(call, can_wait=False))))
+            return reported(result, ctx)
+
+        if options.get("cancel") is not None:
+            raise ConfigurationError("cancel: an agent ends with the run that calls it")
+        self._call(name, toolkit, None, options)  # what cannot work is refused now
+        return agent_tool(run, name, description, max_depth, timeout, approval)
 
     def conversation_store(self) -> ConversationStore:
         """The store in use."""
@@ -304,6 +349,7 @@ class SyncClient:
         *,
         stream: bool = True,
         keep: Keep | None = None,
+        watch: Callable[[Bounds], Watch] | None = None,
     ) -> Call:
         from ._io.launch import Call
 
@@ -316,6 +362,7 @@ class SyncClient:
             stream=stream,
             can_wait=self._wait_for is not None,
             hooks=self._hooks,
+            watch=watch,
             keep=Keep(self._store, id) if keep is None and id is not None else keep,
         )
 
@@ -323,6 +370,11 @@ class SyncClient:
         from ._io.sync_driver import drive
 
         yield from drive(call, self._get_world())
+
+    def _forget(self, keep: Keep) -> None:
+        from ._io.sync_driver import forget
+
+        forget(keep)
 
     def _get_world(self) -> SyncWorld:
         # httpx takes longer to import than all the rest: not before the first request.

@@ -12,6 +12,7 @@ from typing import Any
 
 from .cancel import Cancel
 from .messages import ImagePart, TextPart
+from .results import Usage
 from .suspension import Answer
 
 
@@ -58,6 +59,10 @@ class ToolContext:
     """The same for every attempt at this call, also after a crash: an idempotency key."""
     metadata: dict[str, Any] = field(default_factory=dict)
     """Yours; it starts empty for each call and lands in the call's record."""
+    memo: Any = None  # any JSON
+    """What the tool's own `pending(memo=...)` noted; `None` on the first run of the call."""
+    spent: list[Usage] = field(default_factory=list)
+    """Tokens that the tool uses on models of its own: what is put here counts for the run."""
 
     @property
     def deadline(self) -> float | None:
@@ -97,6 +102,8 @@ class Tool:
     """Whether a human must agree first, or a predicate on the arguments that says so."""
     idempotent: bool = False
     """Whether it may run again after a crash in mid-call."""
+    hears_declines: bool = False
+    """Whether it runs again, too, when its own question is declined; else the model is told so at once."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # Any: the function's own signature
         return self.function(*args, **kwargs)

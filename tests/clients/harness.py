@@ -102,6 +102,15 @@ class Blocking:
     def ask(self, *args: Any, **options: Any) -> RunResult:
         return self.runner.run(self.client.ask(*args, **options))
 
+    def resume(self, *args: Any, **options: Any) -> RunResult:
+        return self.runner.run(self.client.resume(*args, **options))
+
+    def resume_stream(self, *args: Any, **options: Any) -> BlockingEvents:
+        return BlockingEvents(self.runner, self.client.resume_stream(*args, **options))
+
+    def as_tool(self, *args: Any, **options: Any) -> Any:
+        return self.client.as_tool(*args, **options)
+
     def conversation_store(self) -> Any:
         return self.client.conversation_store()
 

@@ -54,6 +54,8 @@ CONSTRUCTOR = {
     "a wait that is no number": ({"max_retry_after": float("nan")}, "max_retry_after: expected seconds"),
     "a timeout of 0": ({"timeout": 0}, "timeout: expected seconds above 0"),
     "a timeout that is text": ({"timeout": "5"}, "timeout: expected seconds, httpx.Timeout or None, got '5'"),
+    "a progress_timeout of 0": ({"progress_timeout": 0}, "progress_timeout: expected seconds above 0"),
+    "a progress_timeout that is text": ({"progress_timeout": "1"}, "progress_timeout: expected seconds, at least 0"),
     "a deadline of 0": ({"deadline": 0}, "deadline: expected seconds above 0"),
     "a deadline that is text": ({"deadline": "1"}, "deadline: expected seconds, at least 0, got '1'"),
     "params that are a list": ({"request_params": [1]}, "request_params: expected a dict with str keys, got [1]"),

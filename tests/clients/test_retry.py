@@ -223,3 +223,16 @@ def test_retries_of_many_threads_do_not_disturb_each_other(connect, serve, kind)
     for thread in threads:
         thread.join()
     assert sorted(answers) == [f"prompt {n}" for n in range(8)]
+
+
+def test_a_dead_service_is_not_hammered_by_a_client_that_many_share(connect, serve):
+    server = serve(lambda request: failure(503))
+    client = connect(server, retry_base=0.0)
+    for number in range(251):
+        with pytest.raises(InternalServerError) as failed:
+            client.run("Go.")
+        assert hasattr(failed.value, "__notes__") is (number == 250)
+    assert len(server.requests) == 251 + 500
+    with pytest.raises(InternalServerError):
+        connect(server, retry_base=0.0, retries=1).run("Go.")
+    assert len(server.requests) == 251 + 500 + 2  # another client has a budget of its own

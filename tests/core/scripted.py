@@ -34,14 +34,14 @@ def _bind(args: dict[str, Any], ctx: ToolContext) -> Callable[[], Any]:
 _idle: dict[str, Any] = {"function": _never, "bind": _bind}
 
 
-def make_run(*tools: Tool, prompt: str = "Hello?", history: Sequence[Message] = (), **setup: Any) -> AgentRun:
-    """A run that waits to be asked for its first command."""
+def make_run(*tools: Tool, prompt: str | None = "Hello?", history: Sequence[Message] = (), **setup: Any) -> AgentRun:
+    """A run that waits to be asked for its first command; without a prompt it waits for `resume`."""
     given: dict[str, Any] = {
         "wire": OpenAIWire(),
         "origin": ORIGIN,
         "model": "m-1",
         "messages": history,
-        "prompt": Message("user", prompt),
+        "prompt": None if prompt is None else Message("user", prompt),
         "nonce": "n0",
         "tools": tools,
     }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -272,3 +273,27 @@ def test_text_of_a_whole_reply_that_turns_out_to_be_an_error_was_not_shown() -> 
         run.response_ended()
     assert not run.shown
     assert run.abandon().text == "Hi"
+
+
+def test_a_body_that_says_nothing_for_long_is_looked_at_once() -> None:
+    """Looked at as a whole with each read, 12 MiB in small pieces take 20 s; like this, a hundredth of one."""
+    began = time.monotonic()
+    turn = Turn(Limits())
+    reply = Reply(200, {}, 0.0, OpenAIReader(turn), turn, Limits())
+    for _ in range(12 * 1024):
+        reply.receive(b" " * 1023 + b"\n")
+    reply.receive(b'data: {"choices": [{"delta": {"content": "Hi."}}]}\n\n')
+    assert turn.text == "Hi."
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("pieces", [[b" ", b"\xef\xbb\xbf{"], [b"\xef", b"\xbb\xbf", b" ", b"\n", b"d"]])
+def test_blank_pieces_do_not_change_what_a_body_is(pieces: list[bytes]) -> None:
+    def read(pieces: list[bytes]) -> tuple[bool | None, str]:
+        turn = Turn(Limits())
+        reply = Reply(200, {}, 0.0, OpenAIReader(turn), turn, Limits())
+        for piece in [*pieces, b'ata: {"choices": [{"delta": {"content": "Hi."}}]}\n\n']:
+            reply.receive(piece)
+        return reply._is_stream, turn.text
+
+    assert read(pieces) == read([b"".join(pieces)])

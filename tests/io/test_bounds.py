@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from toolnexus import Cancel, DeadlineExceededError, RunCancelledError
+from toolnexus import APITimeoutError, Cancel, DeadlineExceededError, RunCancelledError
 from toolnexus._io import bounds as module
 from toolnexus._io.async_bounds import AsyncBounds, end_tasks
 from toolnexus._io.bounds import Bounds, Patience
@@ -108,6 +108,54 @@ def test_shorter_patience_never_makes_the_wait_longer(clock):
     clock.now += 4.5
     patience.shorten(2)
     assert patience.timeout(None) == 0.5
+
+
+def test_the_models_clock_runs_while_somebody_waits_and_starts_again_with_each_delta(clock):
+    patience = Patience(Bounds(None, None), 10)
+    assert patience.timeout(300) == 300  # nobody waits yet
+    assert patience.wait_begins(0) == 10
+    assert patience.timeout(300) == 10
+    clock.now += 4
+    assert patience.timeout(300) == 6
+    assert patience.timeout(3) == 3
+    patience.wait_ended()
+    clock.now += 1000  # the consumer's time
+    assert patience.wait_begins(0) == 6
+    clock.now += 5
+    patience.wait_ended()
+    assert patience.wait_begins(1) == 10
+    clock.now += 9.9
+    assert patience.stalled() is None
+    clock.now += 0.1
+    assert isinstance(patience.stalled(), APITimeoutError)
+    assert patience.timeout(300) == 0
+
+
+def test_a_wait_does_not_begin_when_the_model_has_had_its_time(clock):
+    patience = Patience(Bounds(None, None), 10)
+    patience.wait_begins(0)
+    clock.now += 11
+    patience.wait_ended()  # with a comment
+    with pytest.raises(APITimeoutError, match=r"within 10 s \(progress_timeout\)"):
+        patience.wait_begins(0)
+
+
+def test_without_a_progress_timeout_the_model_has_no_clock(clock):
+    patience = Patience(Bounds(None, None))
+    assert patience.wait_begins(0) is None
+    clock.now += 10**6
+    assert patience.stalled() is None
+    assert patience.timeout(None) is None
+    patience.wait_ended()
+
+
+def test_a_model_that_has_said_its_last_word_has_no_clock(clock):
+    patience = Patience(Bounds(None, None), 1)
+    assert patience.wait_begins(0) == 1
+    patience.wait_ended()
+    patience.shorten(5)
+    assert patience.wait_begins(0) is None
+    assert patience.timeout(300) == 5
 
 
 def test_an_async_wait_gives_what_it_waited_for():

@@ -178,6 +178,7 @@ def sync_code(cancel: Cancel, on_event: Callable[[StreamEvent], None]) -> None:
         headers={"x": "y"},
         query={"a": "b"},
         timeout=httpx.Timeout(5),
+        progress_timeout=60,
         http_client=httpx.Client(),
         store=store,
         wait_for=answer,

@@ -149,7 +149,10 @@ class Calls:
 
     def _order(self, call: _Call) -> ToolCall:
         assert call.tool is not None  # a call without a tool is settled, or refused before it is taken up
-        return ToolCall(call.slot, call.part.id, call.tool, call.args, self._turn, call.journal.key, call.journal.given)
+        journal = call.journal
+        return ToolCall(
+            call.slot, call.part.id, call.tool, call.args, self._turn, journal.key, journal.given, journal.memo
+        )
 
     # -- what happens to them
 
@@ -159,7 +162,8 @@ class Calls:
 
     def refuse(self, finish_reason: str | None) -> list[StreamEvent]:
         """Settle those that must not run, in a response that ended so."""
-        return [event for call in self._calls for event in self._refused(call, finish_reason)]
+        unasked = [call for call in self._unsettled() if call.part.request is None]
+        return [event for call in unasked for event in self._refused(call, finish_reason)]
 
     def _refused(self, call: _Call, finish_reason: str | None) -> list[StreamEvent]:
         if finish_reason in CUT_REASONS:
@@ -185,7 +189,8 @@ class Calls:
         call.duration += outcome.duration
         if isinstance(outcome.value, ToolResult):
             return self._settle(call, outcome.value)
-        return self._suspend(call, outcome.value, outcome.gate, outcome.args or call.args)
+        args = call.args if outcome.args is None else outcome.args
+        return self._suspend(call, outcome.value, outcome.gate, args)
 
     def _expected(self, slot: int, *, admitted: bool | None = None) -> _Call:
         for call in self._batch:
@@ -193,8 +198,11 @@ class Calls:
                 return call
         raise RuntimeError(f"no call of slot {slot} is being {'admitted or run' if admitted is None else 'admitted'}")
 
-    def check(self, answers: Sequence[Answer]) -> None:
+    def check(self, answers: Sequence[Answer], *, can_wait: bool) -> None:
         """Refuse answers that cannot be taken, before any is.
+
+        Args:
+            can_wait: Whether requests that these leave open will be answered, too.
 
         Raises:
             AnswerMismatchError: One names no open request, or two name the same.
@@ -206,11 +214,11 @@ class Calls:
         if wrong is not None:
             why = "is answered twice" if wrong in asked else "is not open; it may have been answered before"
             raise AnswerMismatchError(f"request {wrong!r} {why}. Open requests: {asked}. Nothing was changed.")
-        agreed = {answer.id for answer in answers if answer.ok}
+        agrees = {answer.id: answer.ok for answer in answers}
         for call in self._unsettled():
             request = call.part.request
-            goes_on = call.part.state == "open" if request is None else request.id in agreed
-            if goes_on and call.tool is None:
+            goes_on = call.part.state == "open" if request is None else agrees.get(request.id, can_wait)
+            if goes_on and call.tool is None and not call.part.error:
                 raise ConfigurationError(
                     f"toolkit: the call {call.part.id!r} of the conversation is to go on, but its tool "
                     f"{call.part.name!r} is not among {sorted(self._tools)}. Nothing was changed."
@@ -223,10 +231,11 @@ class Calls:
             return self.unanswered(id, f"the answer names request {answer.id!r}, not {id!r}")
         if request.expires_at is not None and now >= request.expires_at:
             return self.unanswered(id, "the request has expired")
-        if not answer.ok:
+        gate = call.journal.gate or TOOL
+        if not answer.ok and not (gate == TOOL and call.tool is not None and call.tool.hears_declines):
             return self.unanswered(id, f"declined{f': {answer.reason}' if answer.reason else ''}")
         shown = request.call.args if request.call is not None else call.part.args
-        given = {**call.journal.given, call.journal.gate or TOOL: GivenAnswer(answer, shown)}
+        given = {**call.journal.given, gate: GivenAnswer(answer, shown)}
         call.note(replace(call.part, request=None), given=given, gate=None)
         return []
 
@@ -247,12 +256,11 @@ class Calls:
                 self._close(call)
                 call.record = None  # no doing of this run
 
-    def abandon(self, *, also_waiting: bool) -> None:
-        """The run ends here: whatever has no result gets an explicit one."""
+    def abandon(self, *, also_waiting: bool) -> list[StreamEvent]:
+        """The run does not get to them: whatever has no result gets an explicit one."""
         self._batch = []
-        for call in self._unsettled():
-            if also_waiting or call.part.request is None:
-                self._close(call)
+        ending = [call for call in self._unsettled() if also_waiting or call.part.request is None]
+        return [event for call in ending for event in self._close(call)]
 
     def _waiting(self, id: str) -> tuple[_Call, Request]:
         return next((c, c.part.request) for c in self._calls if c.part.request is not None and c.part.request.id == id)
@@ -277,7 +285,9 @@ class Calls:
         )
         # An answer that the tool has seen is used up; those that opened the way to it hold.
         given = {by: answer for by, answer in call.journal.given.items() if not by == gate == TOOL}
-        call.note(replace(call.part, state="open", request=request), asked=(*asked, id), gate=gate, given=given)
+        memo = value.memo if gate == TOOL else call.journal.memo
+        part = replace(call.part, state="open", request=request)
+        call.note(part, asked=(*asked, id), gate=gate, given=given, memo=memo)
         return [PendingEvent(deepcopy(request))]
 
     def _settle(self, call: _Call, result: ToolResult) -> list[StreamEvent]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..events import DoneEvent
 from ..messages import Message
+from ..results import Usage
 from ..suspension import Answer, GivenAnswer, Pending, Request
 from ..tool import Tool, ToolResult
 from .payload import same_json
@@ -71,6 +72,7 @@ class ToolCall:
     """The response of this run that asked for it; 0 for one of an earlier run."""
     call_key: str
     given: Mapping[Gate, GivenAnswer] = field(default_factory=dict)
+    memo: Any = None  # any JSON, as the tool noted it
 
     def answer_to(self, gate: Gate) -> Answer | None:
         """The answer to what `gate` asked, if it was given for the arguments that the call has now."""
@@ -103,6 +105,8 @@ class ToolOutcome:
     """Who suspended the call."""
     args: dict[str, Any] | None = None
     """The arguments that the suspension is about, where they are not those of the command."""
+    spent: Usage | None = None
+    """Tokens that the tool used on models of its own."""
 
 
 @dataclass(frozen=True, slots=True)

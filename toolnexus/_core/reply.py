@@ -34,11 +34,14 @@ class Reply:
         self._reader = reader
         self._turn = turn
         self._limits = limits
+        self._max_quick = min(limits.line_bytes, limits.event_bytes)
         self._decoder: SSEDecoder | None = None
         self._events = 0
         self._body: list[bytes] = []  # of an error, of a whole reply, or the first bytes before we know
         self._size = 0
         self._is_stream: bool | None = None
+        self._is_blank = False
+        """Whether all that came so far says nothing, so that it need not be looked at again with each read."""
         self._enough = False
 
     @property
@@ -70,7 +73,7 @@ class Reply:
         elif self._size > self._limits.event_bytes:
             raise ProtocolError(f"the reply exceeds {self._limits.event_bytes} bytes (Limits.event_bytes)")
         elif self._is_stream is None:
-            self._look()
+            self._look(data)
 
     def ended(self) -> None:
         """The body is over, one way or another; a whole reply is read now.
@@ -90,12 +93,19 @@ class Reply:
             raise StreamInterruptedError(f"the stream ended after {self._events} events, before its end mark")
         self._turn.closed()
 
-    def _look(self) -> None:
+    def _look(self, data: bytes) -> None:
         """Tell a stream from a JSON reply by the first byte that says something."""
-        start = b"".join(self._body)
-        first = start.removeprefix(_BOM).lstrip()[:1]
-        if not first or _BOM.startswith(start):
+        if self._is_blank:
+            first = data.lstrip()[:1]
+        else:
+            start = b"".join(self._body)
+            if _BOM.startswith(start):
+                return
+            first = start.removeprefix(_BOM).lstrip()[:1]
+        if not first:
+            self._is_blank = True
             return
+        start = b"".join(self._body)
         if first == b"<":
             raise self._not_a_stream(start)
         self._is_stream = first not in b"{["
@@ -105,12 +115,22 @@ class Reply:
             self._receive_stream(start)
 
     def _receive_stream(self, data: bytes) -> None:
-        assert self._decoder is not None
-        for event in self._decoder.receive(data):
-            self._events += 1
-            self._reader.event_received(event)
-            if self._turn.ended:
-                break
+        decoder, reader, at = self._decoder, self._reader, 0
+        assert decoder is not None
+        while at < len(data) and not self._turn.ended:
+            if decoder.is_between_events:
+                texts, at = reader.template.texts(data, at, self._max_quick)
+                reader.texts_received(texts)
+                self._events += len(texts)
+            # While there is a template, one event is read, and what follows is held against the template again.
+            end = data.find(b"\n\n", at) + 2 if reader.template.is_known else 0
+            piece = data[at:end] if end > 1 else data[at:]
+            at += len(piece)
+            for event in decoder.receive(piece):
+                self._events += 1
+                reader.event_received(event)
+                if self._turn.ended:
+                    break
 
     def _read_whole(self, body: bytes) -> None:
         text = body.decode("utf-8", "replace").strip()

@@ -116,6 +116,7 @@ class AgentRun:
         # the response that is being read
         self._turn: Turn | None = None
         self._reply: Reply | None = None
+        self._given = 0  # events of it
         self._failure: ToolnexusError | None = None
         # the calls that are being settled, and what is to be said when they are
         self._calls: Calls | None = None
@@ -178,8 +179,9 @@ class AgentRun:
             if not self._messages or self._messages[-1].role == "assistant":
                 raise ConfigurationError("resume: the conversation has nothing to carry on; send it a prompt")
             return ()
-        calls.check(answers)
+        calls.check(answers, can_wait=self._setup.can_wait)
         events = calls.give_up_unknown()
+        events += calls.refuse(None)
         for answer in answers:
             events += calls.answered(answer.id, answer, now)
         if self._setup.can_wait:
@@ -218,6 +220,7 @@ class AgentRun:
             split_think_tags=self._setup.split_think_tags,
             log=self._log if self._setup.stream else None,
         )
+        self._given = 0
         self._failure = None
         reader = self._setup.wire.reader(self._turn)
         self._reply = Reply(status, headers, now, reader, self._turn, self._setup.limits)
@@ -236,6 +239,14 @@ class AgentRun:
     def patience(self) -> float | None:
         """Seconds that reading on is worth, in all, now that the answer is complete; `None` before."""
         return self._turn.patience if self._turn is not None else None
+
+    @property
+    def progress(self) -> int:
+        """How far the model has come with this response: a number that changes with each delta, and with nothing else.
+
+        Comments and pings are no progress, although they are bytes.
+        """
+        return self._given + self._turn.deltas if self._turn is not None else 0
 
     @property
     def shown(self) -> bool:
@@ -265,6 +276,7 @@ class AgentRun:
             raise self._failure
         turn.events = []
         turn.shown = turn.shown or bool(events)
+        self._given += len(events)
         return events
 
     def response_failed(self, error: ToolnexusError, now: float = 0.0) -> Sequence[StreamEvent]:
@@ -369,8 +381,9 @@ class AgentRun:
     def tool_finished(self, outcome: ToolOutcome) -> Sequence[StreamEvent]:
         """A call of the current `AdmitTools` or `RunTools` is through: it has a result, or it waits for an answer."""
         events = self._open_calls().finished(outcome)
-        self._batch_moved()
-        return events
+        if outcome.spent is not None:
+            self._usage += outcome.spent
+        return events + self._batch_moved()
 
     def answer_received(self, answer: Answer, now: float) -> Sequence[StreamEvent]:
         """The answer to the request of the current `WaitFor`; `now` in Unix seconds."""
@@ -391,14 +404,15 @@ class AgentRun:
             raise RuntimeError(f"no call is being settled; the run waits for {type(self.next_command()).__name__}")
         return self._calls
 
-    def _batch_moved(self) -> None:
+    def _batch_moved(self) -> list[StreamEvent]:
         calls = self._calls
         assert calls is not None
         if not calls.are_under_way:
             self._unsaved = True
-            self._go_on()
-        elif calls.start():
+            return self._go_on()
+        if calls.start():
             self._unsaved = True
+        return []
 
     def saved(self) -> None:
         """The transcript of the current `Checkpoint` is safe."""
@@ -413,16 +427,21 @@ class AgentRun:
 
     # -- what next
 
-    def _go_on(self) -> None:
+    def _go_on(self) -> list[StreamEvent]:
         """Choose what comes next in ACT."""
         calls = self._calls
         assert calls is not None
+        events: list[StreamEvent] = []
         if calls.begin():
             self._unsaved = calls.start() or self._unsaved
-        elif calls.are_settled:
+            return events
+        if self._prompt is not None and not self._setup.can_wait:
+            events = calls.abandon(also_waiting=True)  # a prompt is here already: nobody will answer what was asked
+        if calls.are_settled:
             self._conclude()
         elif not self._setup.can_wait:
             self._end("pending")
+        return events
 
     def _conclude(self) -> None:
         """The turn is over, every call has its result: they join the transcript, and the model is asked again."""

@@ -50,7 +50,11 @@ class Pieces:
             self._pieces.clear()
 
     def __str__(self) -> str:
-        return "".join((*self._blocks, *self._pieces))
+        if self._pieces or len(self._blocks) > 1:
+            # Kept joined: whoever asks again shares the text, which may be large, and is asked for four times.
+            self._blocks = ["".join((*self._blocks, *self._pieces))]
+            self._pieces.clear()
+        return self._blocks[0] if self._blocks else ""
 
 
 @dataclass(slots=True, eq=False)
@@ -123,6 +127,8 @@ class Turn:
         self.drafts: list[Draft] = []
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
+        self.deltas = 0
+        """Grows with whatever comes from the model and is no event for the user yet: blocks, arguments."""
         self.complete = False
         """The protocol says that nothing of the answer is missing."""
         self.ended = False
@@ -195,6 +201,7 @@ class Turn:
                 "(Limits.tool_args_bytes)"
             )
         draft.pieces.append(piece)
+        self.deltas += bool(piece)
         if self.log is not None and piece:
             self.log.tool_call_delta(well_formed(piece), draft.index, well_formed(draft.id), well_formed(draft.name))
 
@@ -301,6 +308,7 @@ class Turn:
                     assert_never(unreachable)
 
     def _open(self, draft: D) -> D:
+        self.deltas += 1
         self.drafts.append(draft)
         return draft
 

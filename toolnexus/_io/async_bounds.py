@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from ..cancel import Cancel
 from ..hooks import log_failure
 from .bounds import Bounds
+from .lines import lend
 
 T = TypeVar("T")
 
@@ -42,7 +43,8 @@ class AsyncBounds(Bounds):
         Raises:
             RunCancelledError, DeadlineExceededError: The run is over; `awaitable` was cancelled and has ended.
         """
-        task = asyncio.ensure_future(awaitable)
+        with lend(self.lent):
+            task = asyncio.ensure_future(awaitable)
         try:
             remaining = self.remaining
             await asyncio.wait(

@@ -6,21 +6,22 @@ import inspect
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
 
 from .._core.commands import AdmitTools, Checkpoint, Finish, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
 from .._core.run import AgentRun
 from ..errors import APIConnectionError, ProtocolError, StoreError, ToolnexusError
 from ..events import StreamEvent
+from ..stores import Keep
 from ..suspension import Answer, Request
 from .async_bounds import AsyncBounds, to_its_end
+from .async_closing import aclosing
 from .async_tools import AsyncTools
 from .async_transport import AsyncResponse, AsyncTransport
 from .bounds import Runs
 from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool
-from .keeping import Kept, waits_for_nothing
+from .keeping import Kept
 from .launch import Call
 from .tool_calls import context_for, objection
 
@@ -47,17 +48,25 @@ async def drive(call: Call, world: AsyncWorld) -> AsyncGenerator[Sequence[Stream
     bounds = AsyncBounds(call.cancel, call.deadline)
     run: AgentRun | None = None
     kept = Kept(call.keep) if call.keep is not None else None
-    audience = Audience(call.hooks, call.watch, world.tools.spawn)
+    place = call.place
+    audience = Audience(call.hooks, None, world.tools.spawn)
     world.runs.enter(bounds)
     try:
         bounds.check()
-        run, first = call.begin(await bounds.wait(_play_store(kept.load(), world)) if kept is not None else None)
+        if place is not None:
+            await place.aenter(bounds)
+        if call.watch is not None:
+            audience = replace(audience, watch=call.watch(bounds))
+        stored = await bounds.wait(_play_store(kept.load(), kept, world)) if kept is not None else None
+        run, first = call.begin(stored, audience.watch)
         audience.tell(run.take_news())
         async with aclosing(_carry_out(run, first, call, kept, world, bounds, audience)) as batches:
             async for events in batches:
-                if bounds.is_limited:  # the user's own code takes time, too: look after each event
+                if place is not None or bounds.is_limited:  # the user's own code takes time: look after each event
                     for event in events:
                         yield (event,)
+                        if place is not None:
+                            place.stepped()
                         bounds.check()
                 else:
                     yield events
@@ -69,6 +78,8 @@ async def drive(call: Call, world: AsyncWorld) -> AsyncGenerator[Sequence[Stream
     finally:
         world.runs.leave(bounds)
         bounds.close()
+        if place is not None:
+            place.leave()
     yield run.done()
 
 
@@ -112,7 +123,7 @@ async def _carry_out(
                 yield events
             case Checkpoint(messages):
                 assert kept is not None  # the machine saves only where a transcript is kept
-                await to_its_end(_play_store(kept.save(messages), world))
+                await to_its_end(_play_store(kept.save(messages), kept, world))
                 run.saved()
             case Finish():
                 return
@@ -175,11 +186,11 @@ async def _play(steps: Generator[Step, Any, T], bounds: AsyncBounds) -> T:
     return await _play_with(call, steps)
 
 
-async def _play_store(steps: Generator[Step, Any, T], world: AsyncWorld) -> T:
+async def _play_store(steps: Generator[Step, Any, T], kept: Kept, world: AsyncWorld) -> T:
     """Call the methods of a store that `steps` wants called, and give its result."""
 
     async def call(method: Callable[[Any], Any], given: Any) -> Any:  # Any: what the method returns
-        if waits_for_nothing(method) or inspect.iscoroutinefunction(method):
+        if kept.is_quick or inspect.iscoroutinefunction(method):
             returned = method(given)
         else:  # a sync one that may wait for a disk must not hold up the event loop
             returned = await world.tools.in_thread(lambda: method(given))
@@ -228,7 +239,7 @@ async def _read(run: AgentRun, response: AsyncResponse, audience: Audience) -> S
         if not run.wants_bytes:
             return run.response_ended(time.time())
         try:
-            data = await response.read(run.patience)
+            data = await response.read(run.patience, run.progress)
         except (APIConnectionError, ProtocolError) as error:
             return run.response_failed(error, time.time())
         return run.receive(data, time.time()) if data else run.response_ended(time.time())
@@ -264,6 +275,17 @@ async def _abandon(
     result = call.failed(run, error)
     if run is not None and kept is not None and not isinstance(error, StoreError):
         try:
-            await to_its_end(_play_store(kept.save(result.messages), world))
+            await to_its_end(_play_store(kept.save(result.messages), kept, world))
         except StoreError as failure:
             logger.error("after a failed run: %s", failure)
+
+
+async def forget(keep: Keep, world: AsyncWorld) -> None:
+    """Empty a conversation.
+
+    Raises:
+        StoreError: It could not be loaded or saved.
+    """
+    kept = Kept(keep)
+    await _play_store(kept.load(), kept, world)
+    await to_its_end(_play_store(kept.save([]), kept, world))

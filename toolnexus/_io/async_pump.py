@@ -16,7 +16,6 @@ from typing import Any
 import httpx
 
 from .bounds import Patience
-from .request import is_encoded
 
 _WAITING_READS = 4
 """Reads that may wait for a slow consumer before the pump stops reading."""
@@ -130,7 +129,8 @@ class Pump:
 
     async def _copy(self, response: httpx.Response) -> None:
         # Not aiter_raw(): at the end of the body that closes the response, where a cancel loses the pool's slot.
-        stream = response.aiter_bytes() if is_encoded(response) else response.stream
+        # A mock's response may have been read before.
+        stream = response.aiter_bytes() if response.is_stream_consumed else response.stream
         assert isinstance(stream, AsyncIterable)  # an AsyncClient's response has no other
         body = aiter(stream)
         while not self._stop.done():

@@ -15,6 +15,7 @@ from .._core.commands import ToolCall, ToolOutcome
 from ..cancel import Cancel
 from ..limits import Limits
 from .async_bounds import AsyncBounds, end_tasks, let_go, observed
+from .lines import apart, lend
 from .threads import DaemonThreads
 from .tool_calls import context_for, outcome, prepare, timed_out
 
@@ -42,7 +43,8 @@ class AsyncTools:
             while waiting or running:
                 bounds.check()
                 while waiting and len(running) < self._limits.parallel_tools:
-                    running.add(asyncio.create_task(self._call(waiting.popleft(), bounds, conversation_id)))
+                    with lend(bounds.lent):
+                        running.add(asyncio.create_task(self._call(waiting.popleft(), bounds, conversation_id)))
                 timeout = None if bounds.expires is None else bounds.remaining
                 await asyncio.wait({*running, bounds.over}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
                 for task in [task for task in running if task.done()]:
@@ -120,7 +122,8 @@ class AsyncTools:
 
     def spawn(self, awaitable: Awaitable[object]) -> None:
         """Await what an observer returned, in a task of its own."""
-        task = asyncio.ensure_future(observed(awaitable))
+        with apart():
+            task = asyncio.ensure_future(observed(awaitable))
         self._spawned.add(task)
         task.add_done_callback(self._spawned.discard)
         task.add_done_callback(lambda _: let_go(awaitable))

@@ -14,11 +14,11 @@ from ..errors import RunCancelledError, ToolnexusError
 from .async_network import AsyncDirectTransport
 from .async_pump import Pump
 from .bounds import Bounds, Patience
+from .decoding import Decoder, decoder_for
 from .request import (
     encode,
     environment_proxies,
     hidden_query,
-    is_encoded,
     key_headers,
     request_headers,
     shared_ssl_context,
@@ -33,6 +33,8 @@ class AsyncTransport:
     def __init__(self, config: ClientConfig, http_client: httpx.AsyncClient | None) -> None:
         self._config = config
         self._given = http_client
+        self._url = httpx.URL(config.url)
+        self._headers = request_headers(config, with_key=http_client is not None)
         self._own: httpx.AsyncClient | None = None
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -47,24 +49,27 @@ class AsyncTransport:
             ToolnexusError: No reply came; trying again is the caller's affair.
         """
         bounds.check()
-        patience = Patience(bounds)
+        # A reply that is not streamed comes whole: nothing of it could show progress before.
+        patience = Patience(bounds, self._config.progress_timeout if body.get("stream") else None)
+        patience.wait_begins(0)
         client = self._given or await self._client()
         pump = Pump(client, self._request(client, body, patience), patience) if self._pumps else None
         try:
             reply = await (self._send(client, body, patience) if pump is None else _head(pump))
             if isinstance(reply, Exception):
-                raise self.error(reply, bounds)
+                raise self.error(reply, patience)
         except BaseException:
             if pump is not None:
                 pump.close()
             raise
+        patience.wait_ended()
         return AsyncResponse(self, reply, patience, pump)
 
-    def error(self, error: Exception, bounds: Bounds) -> ToolnexusError:
-        """Our error for one of the HTTP stack: the run's own end first, if that is what broke the connection."""
+    def error(self, error: Exception, patience: Patience) -> ToolnexusError:
+        """Our error for one of the HTTP stack: our own reason first, if that is what broke the connection."""
         if self._closed:
             return RunCancelledError("the client was closed")
-        return bounds.exceeded() or translate(error, self._config.url)
+        return patience.bounds.exceeded() or patience.stalled() or translate(error, self._config.url)
 
     async def _send(
         self, client: httpx.AsyncClient, body: dict[str, Any], patience: Patience
@@ -78,7 +83,7 @@ class AsyncTransport:
     def _request(self, client: httpx.AsyncClient, body: dict[str, Any], patience: Patience) -> httpx.Request:
         config = self._config
         extensions: dict[str, Any] = {"patience": patience}
-        url = httpx.URL(config.url)
+        url = self._url
         if self._given is not None:
             hidden = hidden_query(config, client)
             url, extensions = (url, {**extensions, **hidden}) if hidden else (url_with_query(config), extensions)
@@ -89,8 +94,7 @@ class AsyncTransport:
             "write": patience.timeout(timeouts.write),
             "pool": patience.timeout(timeouts.pool),
         }
-        headers = request_headers(config, with_key=self._given is not None)
-        return client.build_request("POST", url, content=encode(body), headers=headers, extensions=extensions)
+        return client.build_request("POST", url, content=encode(body), headers=self._headers, extensions=extensions)
 
     async def _client(self) -> httpx.AsyncClient:
         """Our client for the running event loop; a client may be used in several, one after the other."""
@@ -155,23 +159,36 @@ class AsyncResponse:
         self._pump = pump
         self._idle: float | None = response.request.extensions["timeout"]["read"]
         if pump is None:
-            self._body = response.aiter_bytes() if is_encoded(response) else response.aiter_raw()
+            self._body = response.aiter_raw()
+        self._decoder = decoder_for(response)
         self.status = response.status_code
         self.headers: Mapping[str, str] = {k.lower(): v for k, v in response.headers.items()}
 
-    async def read(self, patience: float | None) -> bytes:
+    async def read(self, patience: float | None, progress: int = 0) -> bytes:
         """The next bytes of the body; `b""` at its end.
 
         Args:
             patience: Seconds to wait in all, from the first time it is given; `None` for the idle timeout.
+            progress: How far the model has come; a number that changes with each word of it.
         """
         if patience is not None:
             self._patience.shorten(patience)
-        data = await self._next()
+        self._patience.wait_begins(progress)
+        data = await (self._next() if self._decoder is None else self._next_decoded(self._decoder))
         if isinstance(data, Exception):
-            raise self._transport.error(data, self._patience.bounds)
+            raise self._transport.error(data, self._patience)
+        self._patience.wait_ended()
         self._patience.bounds.check()  # bytes may come for ever, and an interrupted connection reads as an end
         return data
+
+    async def _next_decoded(self, decoder: Decoder) -> bytes | Exception:
+        while not (piece := decoder.take()):
+            data = await self._next()
+            if not data or isinstance(data, Exception):
+                return data
+            self._patience.check()  # what decodes to nothing may come for ever, too
+            decoder.feed(data)
+        return piece
 
     async def _next(self) -> bytes | Exception:
         try:
@@ -191,15 +208,16 @@ class AsyncKeyedTransport(httpx.AsyncBaseTransport):
     """Puts the key and the query on a copy of the request, below the place where httpx writes its log."""
 
     def __init__(self, config: ClientConfig, transport: httpx.AsyncBaseTransport) -> None:
-        self._config = config
+        self._url = url_with_query(config)
+        self._keys = key_headers(config)
         self._transport = transport
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         return await self._transport.handle_async_request(
             httpx.Request(
                 request.method,
-                url_with_query(self._config),
-                headers=[*request.headers.raw, *key_headers(self._config)],
+                self._url,
+                headers=[*request.headers.raw, *self._keys],
                 stream=request.stream,
                 extensions=request.extensions,
             )

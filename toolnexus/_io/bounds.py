@@ -7,7 +7,8 @@ import threading
 import time
 
 from ..cancel import Cancel
-from ..errors import DeadlineExceededError, RunCancelledError, ToolnexusError
+from ..errors import APITimeoutError, DeadlineExceededError, RunCancelledError, ToolnexusError
+from .lines import Lenders
 
 _TICK_S = 0.001
 """Timers of an event loop may ring this much too early; what waits for the deadline must then find it reached."""
@@ -24,6 +25,8 @@ class Bounds:
         self.cancel = Cancel()
         """Set as soon as the run is over, whatever ended it: what still runs on its behalf may stop."""
         self._unlink = cancel.add_callback(self.cancel.cancel) if cancel is not None else lambda: None
+        self.lent: Lenders = ()
+        """The places in line that wait for what the run starts: its own, and those of the runs around it."""
         self._ended: str | None = None
 
     def end(self, why: str) -> None:
@@ -67,7 +70,7 @@ class Runs:
     """The runs of a client that are under way, so that closing it ends them wherever they wait."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._open: set[Bounds] = set()
         self._is_closed = False
 
@@ -97,12 +100,21 @@ _CLOSED = "the client was closed"
 
 
 class Patience:
-    """How long one exchange may still wait for bytes: the run's bounds, and the little that is left after the end."""
+    """How long one exchange may still wait for bytes.
 
-    def __init__(self, bounds: Bounds) -> None:
+    Three clocks: the run's bounds; the little that is left after the end; and how long the model may take for its next
+    word, which runs only between `wait_begins` and `wait_ended`, since the time that the consumer takes is not the
+    model's.
+    """
+
+    def __init__(self, bounds: Bounds, progress_timeout: float | None = None) -> None:
         self.bounds = bounds
         self._shortened_to: float | None = None
         self._until: float | None = None
+        self._progress_timeout = progress_timeout
+        self._progress = 0
+        self._left = progress_timeout or 0.0
+        self._stalls_at: float | None = None
 
     def shorten(self, seconds: float) -> bool:
         """Wait no longer than `seconds` in all, counted from the first time they are given.
@@ -120,8 +132,51 @@ class Patience:
     def timeout(self, idle: float | None) -> float | None:
         """Seconds that the next wait may take."""
         left = self.bounds.remaining
+        if self._stalls_at is not None:
+            left = min(left, max(0.0, self._stalls_at - time.monotonic()))
         if self._until is not None:
             left = min(left, max(0.0, self._until - time.monotonic()))
         if idle is not None:
             left = min(left, idle)
         return None if left == math.inf else left
+
+    def wait_begins(self, progress: int) -> float | None:
+        """Somebody waits for bytes from now on.
+
+        Args:
+            progress: How far the model has come with its response; the clock starts again whenever that has changed.
+
+        Returns:
+            Seconds that the model has left for its next word; `None` if it has no limit, or has said its last one.
+
+        Raises:
+            APITimeoutError: The model has had its time, whatever other bytes came.
+        """
+        if self._progress_timeout is None or self._until is not None:
+            return None
+        if progress != self._progress:
+            self._progress, self._left = progress, self._progress_timeout
+        self._stalls_at = time.monotonic() + self._left
+        self.check()
+        return self._left
+
+    def wait_ended(self) -> None:
+        """Bytes came; until the next wait begins they are with the consumer."""
+        if self._stalls_at is not None:
+            self._left = self._stalls_at - time.monotonic()
+            self._stalls_at = None
+
+    def check(self) -> None:
+        """Raise if there is no time left to wait."""
+        error = self.bounds.exceeded() or self.stalled()
+        if error is not None:
+            raise error
+
+    def stalled(self) -> APITimeoutError | None:
+        """The error to end the exchange with, if the model takes too long for its next word."""
+        if self._stalls_at is None or self._stalls_at - time.monotonic() > _TICK_S:
+            return None
+        return APITimeoutError(
+            f"no progress: expected text, thinking or a tool call from the model within {self._progress_timeout:g} s "
+            "(progress_timeout), got none; other bytes, such as comments, do not count"
+        )

@@ -15,6 +15,7 @@ from typing import Any
 
 from .._core.chunk_log import News
 from .._core.commands import SendRequest, ToolCall, ToolOutcome
+from .._core.payload import clean
 from .._core.run import AgentRun
 from ..chunk_stream import Watch
 from ..errors import ConfigurationError, ToolnexusError
@@ -81,11 +82,12 @@ def before_tool(call: ToolCall, hooks: Sequence[Hooks]) -> Generator[Step, Any, 
 
 
 def _arguments(returned: Mapping[str, Any]) -> dict[str, Any]:
+    """What a hook gave, as JSON gives it back: an answer must be found to be for them in another process, too."""
     try:
-        json.dumps(returned := dict(returned), allow_nan=False)
+        args: dict[str, Any] = clean(json.loads(json.dumps(dict(returned), allow_nan=False)))
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"hooks.before_tool: expected arguments that are JSON: {error}") from None
-    return returned
+    return args
 
 
 def after_tool(call: ToolCall, outcome: ToolOutcome, hooks: Sequence[Hooks]) -> Generator[Step, Any, ToolOutcome]:

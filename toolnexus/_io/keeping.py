@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -24,6 +24,8 @@ class Kept:
         self._store = keep.store
         self._revisioned = cast(RevisionedStore, keep.store) if _has_revisions(keep.store) else None
         self._last: Snapshot | None = None
+        self.is_quick = type(keep.store) is MemoryStore
+        """Whether the store is known to wait for neither disk nor network."""
 
     def load(self) -> Generator[Step, Any, Sequence[Message] | None]:
         """The transcript; `None` if there is none.
@@ -60,12 +62,6 @@ def _has_revisions(store: object) -> bool:
         return False
     plain = [i for i, place in enumerate(places) if "get" in place or "save" in place]
     return max(i for i in found if i is not None) <= min(plain)
-
-
-def waits_for_nothing(method: Callable[[Any], Any]) -> bool:
-    """Whether it is a method of a store that waits for neither disk nor network."""
-    bound = method.func if isinstance(method, partial) else method
-    return isinstance(getattr(bound, "__self__", None), MemoryStore)
 
 
 @contextlib.contextmanager

@@ -48,7 +48,9 @@ from ..results import RunResult
 from ..stores import Keep
 from ..suspension import Answer
 from ..tools.toolkit import Toolkit
+from .bounds import Bounds
 from .hooking import Audience
+from .lines import Place
 
 _WIRES: dict[Style, Wire] = {"openai": OpenAIWire(), "anthropic": AnthropicWire()}
 
@@ -69,20 +71,25 @@ class Resumption:
         Raises:
             ConfigurationError: One of them cannot work.
         """
-        given = (answers,) if isinstance(answers, Answer) else answers
-        if not isinstance(given, Sequence) or not all(isinstance(answer, Answer) for answer in given):
-            raise ConfigurationError(f"answers: expected an Answer, or a list of them, got {answers!r}")
         if (id is None) == (result is None):
             raise ConfigurationError(
                 "resume: expected either id=, of a conversation in the store, or result=, of a run that is pending"
             )
         if result is None:
-            return cls(tuple(given), id, ())
+            return cls.of(answers, id)
         if not isinstance(result, RunResult):
             raise ConfigurationError(
                 f"result: expected a RunResult, got {type(result).__name__}; RunResult.model_validate_json reads one"
             )
-        return cls(tuple(given), result.id, tuple(result.messages))
+        return cls.of(answers, result.id, result.messages)
+
+    @classmethod
+    def of(cls, answers: Answer | Sequence[Answer], id: str | None, messages: Sequence[Message] = ()) -> Resumption:
+        """Check the answers."""
+        given = (answers,) if isinstance(answers, Answer) else answers
+        if not isinstance(given, Sequence) or not all(isinstance(answer, Answer) for answer in given):
+            raise ConfigurationError(f"answers: expected an Answer, or a list of them, got {answers!r}")
+        return cls(tuple(given), id, tuple(messages))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +111,12 @@ class Call:
     stream: bool
     can_wait: bool
     hooks: tuple[Hooks, ...]
-    watch: Watch | None
+    watch: Callable[[Bounds], Watch] | None
+    """Called when the run's turn has come; gives what its conversation watches of it."""
     keep: Keep | None
     """Where the transcript is loaded from and saved to."""
+    place: Place | None
+    """In the line of those who keep their transcript there."""
 
     @classmethod
     def create(
@@ -120,7 +130,7 @@ class Call:
         stream: bool,
         can_wait: bool,
         hooks: tuple[Hooks, ...] = (),
-        watch: Watch | None = None,
+        watch: Callable[[Bounds], Watch] | None = None,
         keep: Keep | None = None,
     ) -> Call:
         """Check the arguments of a call; what is left out is the client's.
@@ -165,9 +175,10 @@ class Call:
             hooks=hooks,
             watch=watch,
             keep=keep,
+            place=None if keep is None else Place(keep),
         )
 
-    def begin(self, stored: Sequence[Message] | None) -> tuple[AgentRun, Sequence[StreamEvent]]:
+    def begin(self, stored: Sequence[Message] | None, watch: Watch | None) -> tuple[AgentRun, Sequence[StreamEvent]]:
         """The machine for this call, on top of what the store has under its `id`, and what it has to tell at once.
 
         Raises:
@@ -177,7 +188,8 @@ class Call:
         config = self.config
         system = "\n\n".join(part for part in (self.system_prompt, self.toolkit.skills_prompt()) if part)
         if isinstance(prompt, Resumption) and not messages:
-            raise AnswerMismatchError(f"there is no conversation {self.id!r} in the store, and so nothing to resume")
+            where = "the conversation is empty" if self.id is None else f"there is no conversation {self.id!r}"
+            raise AnswerMismatchError(f"{where}, and so nothing to resume")
         run = AgentRun(
             RunSetup(
                 wire=_WIRES[config.style],
@@ -198,8 +210,8 @@ class Call:
                 keeps=self.keep is not None,
                 can_wait=self.can_wait,
                 is_hooked=any(h.before_tool for h in self.hooks),
-                observed=self.watch is not None or any(h.on_chunk or h.on_message for h in self.hooks),
-                batch=self.watch.batch if self.watch is not None else 1,
+                observed=watch is not None or any(h.on_chunk or h.on_message for h in self.hooks),
+                batch=watch.batch if watch is not None else 1,
             )
         )
         return run, run.resume(prompt.answers, time.time()) if isinstance(prompt, Resumption) else ()

@@ -68,11 +68,6 @@ def hidden_query(config: ClientConfig, client: httpx.Client | httpx.AsyncClient)
     return None
 
 
-def is_encoded(response: httpx.Response) -> bool:
-    """Whether the body must be read through httpx's decoders; a mock's response that was read before, too."""
-    return "content-encoding" in response.headers or response.is_stream_consumed
-
-
 @cache
 def _version() -> str:
     try:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
 
 from .._core.commands import AdmitTools, Checkpoint, Finish, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
 from .._core.run import AgentRun
 from ..errors import APIConnectionError, ConfigurationError, ProtocolError, StoreError, ToolnexusError
 from ..events import StreamEvent
+from ..stores import Keep
 from ..suspension import Answer, Request
 from .bounds import Bounds, Runs
 from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool
@@ -47,21 +49,31 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
     bounds = Bounds(call.cancel, call.deadline)
     run: AgentRun | None = None
     kept = Kept(call.keep) if call.keep is not None else None
-    audience = Audience(call.hooks, call.watch, world.tools.spawn)
+    place = call.place
+    audience = Audience(call.hooks, None, world.tools.spawn)
     world.runs.enter(bounds)
     try:
         bounds.check()
-        run, first = call.begin(_play(kept.load(), _call_store) if kept is not None else None)
+        if place is not None:
+            place.enter(bounds)
+        if call.watch is not None:
+            audience = replace(audience, watch=call.watch(bounds))
+        stored = _play(kept.load(), _call_store) if kept is not None else None
+        run, first = call.begin(stored, audience.watch)
         audience.tell(run.take_news())
         with closing(_carry_out(run, first, call, kept, world, bounds, audience)) as batches:
             for events in batches:
-                if bounds.is_limited:  # the user's own code takes time, too: look after each event
+                if place is not None or bounds.is_limited:  # the user's own code takes time: look after each event
                     for event in events:
                         yield (event,)
+                        if place is not None:
+                            place.stepped()
                         bounds.check()
                 else:
                     yield events
     except BaseException as error:
+        if sys.is_finalizing():  # a stream that was open when the process ended: nobody can be told any more
+            raise
         _abandon(run, call, kept, error)
         if run is not None:
             audience.tell(run.take_news())
@@ -69,6 +81,8 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
     finally:
         world.runs.leave(bounds)
         bounds.close()
+        if place is not None:
+            place.leave()
     yield run.done()
 
 
@@ -214,7 +228,7 @@ def _read(run: AgentRun, response: SyncResponse, audience: Audience) -> Sequence
         if not run.wants_bytes:
             return run.response_ended(time.time())
         try:
-            data = response.read(run.patience)
+            data = response.read(run.patience, run.progress)
         except (APIConnectionError, ProtocolError) as error:
             return run.response_failed(error, time.time())
         return run.receive(data, time.time()) if data else run.response_ended(time.time())
@@ -253,3 +267,14 @@ def _abandon(run: AgentRun | None, call: Call, kept: Kept | None, error: BaseExc
             _play(kept.save(result.messages), _call_store)
         except StoreError as failure:
             logger.error("after a failed run: %s", failure)
+
+
+def forget(keep: Keep) -> None:
+    """Empty a conversation.
+
+    Raises:
+        StoreError: It could not be loaded or saved.
+    """
+    kept = Kept(keep)
+    _play(kept.load(), _call_store)
+    _play(kept.save([]), _call_store)

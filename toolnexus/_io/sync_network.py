@@ -19,10 +19,13 @@ import httpcore
 import httpx
 
 from .bounds import Patience
+from .framing import Chunks, Inflow, is_chunked
 
 _KEEPALIVE_S = 60.0
 """How long an idle connection is kept; servers and load balancers close theirs after about a minute."""
 
+
+_READ_BYTES = 64 * 1024
 
 _BROKEN = (httpcore.NetworkError, httpcore.RemoteProtocolError)
 
@@ -33,6 +36,11 @@ class Line(httpcore.NetworkBackend):
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
         self._interrupted = False
+        self.stream: LineStream | None = None
+        """Set once connected."""
+        self.inflow = Inflow()
+        self.unsent: bytes | None = None
+        """The head of a request, which waits for the body to go with it; `None` before there is one to wait for."""
         self.patience: Patience | None = None
         self.is_reused = False
         self.has_heard = False
@@ -47,7 +55,8 @@ class Line(httpcore.NetworkBackend):
         socket_options: Iterable[Any] | None = None,  # Any: as httpcore declares it
     ) -> httpcore.NetworkStream:
         try:
-            return LineStream(self, self._connect(host, port, timeout))
+            self.stream = LineStream(self, self._connect(host, port, timeout))
+            return self.stream
         except TimeoutError:
             raise httpcore.ConnectTimeout from None
         except OSError as error:
@@ -101,6 +110,11 @@ class LineStream(httpcore.NetworkStream):
         self._socket = sock
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        inflow = self._line.inflow
+        data, inflow.held = inflow.held or self._receive(max_bytes, timeout), b""
+        return inflow.take(data)
+
+    def _receive(self, max_bytes: int, timeout: float | None) -> bytes:
         try:
             self._socket.settimeout(self._line.timeout(timeout))
             data = self._socket.recv(max_bytes)
@@ -112,6 +126,10 @@ class LineStream(httpcore.NetworkStream):
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if self._line.unsent is None:  # httpcore writes the head, then the body, then b"" for the end
+            self._line.unsent = buffer
+            return
+        buffer, self._line.unsent = self._line.unsent + buffer, b""
         try:
             while buffer:  # not sendall: the timeout is one of silence, not for the whole
                 self._socket.settimeout(self._line.timeout(timeout))
@@ -145,7 +163,7 @@ class LineStream(httpcore.NetworkStream):
 
     def get_extra_info(self, info: str) -> Any:  # Any: as httpcore declares it
         if info == "is_readable":  # of an idle connection: the server has closed it
-            return _is_readable(self._socket)
+            return bool(self._line.inflow.held) or _is_readable(self._socket)
         return self._socket if info == "socket" else None
 
 
@@ -171,7 +189,7 @@ class DirectTransport(httpx.BaseTransport):
         self._ssl_context = ssl_context
         self._idle: list[tuple[httpcore.HTTPConnection, Line]] = []
         self._busy: set[Line] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed = False
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -192,9 +210,12 @@ class DirectTransport(httpx.BaseTransport):
         while True:
             connection, line = self._take(core_request.url.origin, fresh)
             line.patience = patience
+            line.inflow.head_expected()
+            line.unsent = None
             unlink = patience.bounds.cancel.add_callback(line.interrupt)
             try:
                 response = connection.handle_request(core_request)
+                line.inflow.body_expected()
                 break
             except BaseException as error:
                 unlink()
@@ -209,7 +230,7 @@ class DirectTransport(httpx.BaseTransport):
         return httpx.Response(
             response.status,
             headers=response.headers,
-            stream=_ResponseStream(self, connection, line, response, unlink),
+            stream=_ResponseStream(self, connection, line, response, unlink, request.extensions["timeout"]["read"]),
             extensions={**response.extensions, "patience": patience},
         )
 
@@ -268,14 +289,26 @@ class _ResponseStream(httpx.SyncByteStream):
         line: Line,
         response: httpcore.Response,
         unlink: Callable[[], None],
+        idle: float | None,
     ) -> None:
         self._transport = transport
         self._connection = connection
         self._line = line
         self._response = response
         self._unlink = unlink
+        self._idle = idle
 
     def __iter__(self) -> Iterator[bytes]:
+        if is_chunked(self._response):  # the plain chunks first, then the rest is h11's
+            assert self._line.stream is not None
+            chunks = Chunks()
+            while not chunks.is_over and (data := self._line.stream.read(_READ_BYTES, self._idle)):
+                joined = chunks.receive(data)
+                if joined:
+                    yield joined
+            if chunks.error is not None:
+                raise chunks.error
+            self._line.inflow.held = chunks.rest
         yield from self._response.stream  # type: ignore[misc]  # httpcore types it for both worlds at once
 
     def close(self) -> None:

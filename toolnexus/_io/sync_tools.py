@@ -18,6 +18,7 @@ from ..cancel import Cancel
 from ..limits import Limits
 from .async_bounds import let_go, observed
 from .bounds import Bounds
+from .lines import apart, lend
 from .threads import DaemonThreads
 from .tool_calls import context_for, outcome, prepare, timed_out
 
@@ -82,7 +83,8 @@ class SyncTools:
         cancel = Cancel()
         unlink = bounds.cancel.add_callback(cancel.cancel)
         context = context_for(call, bounds, conversation_id, cancel)
-        variables = contextvars.copy_context()
+        with lend(bounds.lent):
+            variables = contextvars.copy_context()
 
         def work() -> None:
             began = time.monotonic()
@@ -176,7 +178,8 @@ class LoopThread:
 
     def spawn(self, awaitable: Awaitable[object]) -> None:
         """Await on the loop, without waiting here; a failure is logged."""
-        task = asyncio.run_coroutine_threadsafe(observed(awaitable), self._started())
+        with apart():
+            task = asyncio.run_coroutine_threadsafe(observed(awaitable), self._started())
         task.add_done_callback(lambda _: let_go(awaitable))
 
     def _started(self) -> asyncio.AbstractEventLoop:

@@ -11,11 +11,11 @@ import httpx
 from ..config import ClientConfig
 from ..errors import RunCancelledError, ToolnexusError
 from .bounds import Bounds, Patience
+from .decoding import Decoder, decoder_for
 from .request import (
     encode,
     environment_proxies,
     hidden_query,
-    is_encoded,
     key_headers,
     request_headers,
     shared_ssl_context,
@@ -31,6 +31,8 @@ class SyncTransport:
     def __init__(self, config: ClientConfig, http_client: httpx.Client | None) -> None:
         self._config = config
         self._given = http_client
+        self._url = httpx.URL(config.url)
+        self._headers = request_headers(config, with_key=http_client is not None)
         self._lock = threading.Lock()
         self._own: httpx.Client | None = None
         self._closed = False
@@ -42,18 +44,21 @@ class SyncTransport:
             ToolnexusError: No reply came; trying again is the caller's affair.
         """
         bounds.check()
-        patience = Patience(bounds)
+        # A reply that is not streamed comes whole: nothing of it could show progress before.
+        patience = Patience(bounds, self._config.progress_timeout if body.get("stream") else None)
+        patience.wait_begins(0)
         client = self._given or self._client()
         reply = self._send(client, body, patience)
         if isinstance(reply, Exception):
-            raise self.error(reply, bounds)
+            raise self.error(reply, patience)
+        patience.wait_ended()
         return SyncResponse(self, reply, patience)
 
-    def error(self, error: Exception, bounds: Bounds) -> ToolnexusError:
-        """Our error for one of the HTTP stack: the run's own end first, if that is what broke the connection."""
+    def error(self, error: Exception, patience: Patience) -> ToolnexusError:
+        """Our error for one of the HTTP stack: our own reason first, if that is what broke the connection."""
         if self._closed:
             return RunCancelledError("the client was closed")
-        return bounds.exceeded() or translate(error, self._config.url)
+        return patience.bounds.exceeded() or patience.stalled() or translate(error, self._config.url)
 
     def _send(self, client: httpx.Client, body: dict[str, Any], patience: Patience) -> httpx.Response | Exception:
         """The reply, or what the HTTP stack raised: raised here, it would carry along frames that hold the key."""
@@ -65,7 +70,7 @@ class SyncTransport:
     def _request(self, client: httpx.Client, body: dict[str, Any], patience: Patience) -> httpx.Request:
         config = self._config
         extensions: dict[str, Any] = {"patience": patience}
-        url = httpx.URL(config.url)
+        url = self._url
         if self._given is not None:
             hidden = hidden_query(config, client)
             url, extensions = (url, {**extensions, **hidden}) if hidden else (url_with_query(config), extensions)
@@ -76,8 +81,7 @@ class SyncTransport:
             "write": patience.timeout(timeouts.write),
             "pool": patience.timeout(timeouts.pool),
         }
-        headers = request_headers(config, with_key=self._given is not None)
-        return client.build_request("POST", url, content=encode(body), headers=headers, extensions=extensions)
+        return client.build_request("POST", url, content=encode(body), headers=self._headers, extensions=extensions)
 
     def _client(self) -> httpx.Client:
         with self._lock:
@@ -118,23 +122,40 @@ class SyncResponse:
         self._response = response
         self._patience = patience
         self._watch = _Watch(response, patience.bounds)
-        self._body = response.iter_bytes() if is_encoded(response) else response.iter_raw()
+        # A mock's response may have been read before.
+        self._body = response.iter_bytes() if response.is_stream_consumed else response.iter_raw()
+        self._decoder = decoder_for(response)
         self.status = response.status_code
         self.headers: Mapping[str, str] = {k.lower(): v for k, v in response.headers.items()}
 
-    def read(self, patience: float | None) -> bytes:
+    def read(self, patience: float | None, progress: int = 0) -> bytes:
         """The next bytes of the body; `b""` at its end.
 
         Args:
             patience: Seconds to wait in all, from the first time it is given; `None` for the idle timeout.
+            progress: How far the model has come; a number that changes with each word of it.
         """
         if patience is not None and self._patience.shorten(patience):
             self._watch.shorten(patience)
-        data = self._next()
+        self._watch.expect_progress(self._patience.wait_begins(progress))
+        data = self._next() if self._decoder is None else self._next_decoded(self._decoder)
+        self._watch.expect_progress(None)
         if isinstance(data, Exception):
-            raise self._transport.error(data, self._patience.bounds)
+            raise self._transport.error(data, self._patience)
+        if not data and (stalled := self._patience.stalled()):
+            raise stalled
+        self._patience.wait_ended()
         self._patience.bounds.check()  # bytes may come for ever, and an interrupted connection reads as an end
         return data
+
+    def _next_decoded(self, decoder: Decoder) -> bytes | Exception:
+        while not (piece := decoder.take()):
+            data = self._next()
+            if not data or isinstance(data, Exception):
+                return data
+            self._patience.check()  # what decodes to nothing may come for ever, too
+            decoder.feed(data)
+        return piece
 
     def _next(self) -> bytes | Exception:
         try:
@@ -153,6 +174,7 @@ class _Watch:
 
     def __init__(self, response: httpx.Response, bounds: Bounds) -> None:
         self._timers: list[threading.Timer] = []
+        self._progress_timer: threading.Timer | None = None
         self._unlink: Callable[[], None] = lambda: None
         stream = None if "patience" in response.extensions else response.extensions.get("network_stream")
         self._socket = stream.get_extra_info("socket") if stream is not None else None
@@ -164,10 +186,21 @@ class _Watch:
     def shorten(self, seconds: float) -> None:
         """Interrupt in so many seconds at the latest."""
         if self._socket is not None:
-            timer = threading.Timer(seconds, self._interrupt)
-            timer.daemon = True
-            timer.start()
-            self._timers.append(timer)
+            self._timers.append(self._timer(seconds))
+
+    def expect_progress(self, seconds: float | None) -> None:
+        """Interrupt in so many seconds, unless it is called again before; `None` for never."""
+        if self._progress_timer is not None:
+            self._progress_timer.cancel()
+            self._progress_timer = None
+        if self._socket is not None and seconds is not None:
+            self._progress_timer = self._timer(seconds)
+
+    def _timer(self, seconds: float) -> threading.Timer:
+        timer = threading.Timer(seconds, self._interrupt)
+        timer.daemon = True
+        timer.start()
+        return timer
 
     def _interrupt(self) -> None:
         if self._socket is not None:
@@ -176,6 +209,7 @@ class _Watch:
     def close(self) -> None:
         self._unlink()
         self._socket = None
+        self.expect_progress(None)
         for timer in self._timers:
             timer.cancel()
 
@@ -184,15 +218,16 @@ class KeyedTransport(httpx.BaseTransport):
     """Puts the key and the query on a copy of the request, below the place where httpx writes its log."""
 
     def __init__(self, config: ClientConfig, transport: httpx.BaseTransport) -> None:
-        self._config = config
+        self._url = url_with_query(config)
+        self._keys = key_headers(config)
         self._transport = transport
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         return self._transport.handle_request(
             httpx.Request(
                 request.method,
-                url_with_query(self._config),
-                headers=[*request.headers.raw, *key_headers(self._config)],
+                self._url,
+                headers=[*request.headers.raw, *self._keys],
                 stream=request.stream,
                 extensions=request.extensions,
             )

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._core.commands import APPROVAL, TOOL, ToolCall, ToolOutcome
 from ..cancel import Cancel
+from ..results import Usage
 from ..suspension import Pending
 from ..tool import ToolContext, ToolInputError, ToolResult
 from ..tools.output import failure, to_result
@@ -25,6 +26,7 @@ def context_for(call: ToolCall, bounds: Bounds, conversation_id: str | None, can
         turn=call.turn,
         conversation_id=conversation_id,
         answer=call.answer_to(TOOL),
+        memo=call.memo,
         cancel=cancel,
         expires=bounds.expires,
         call_key=call.call_key,
@@ -72,7 +74,8 @@ def outcome(call: ToolCall, value: object, context: ToolContext, duration: float
         result = to_result(value)
     if isinstance(result, ToolResult) and context.metadata:
         result = ToolResult(result.output, result.is_error, {**context.metadata, **result.metadata})
-    return ToolOutcome(call.slot, result, duration)
+    spent = sum(context.spent, Usage()) if context.spent else None
+    return ToolOutcome(call.slot, result, duration, spent=spent)
 
 
 def timed_out(call: ToolCall, duration: float) -> ToolOutcome:

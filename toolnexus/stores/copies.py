@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from .protocols import Snapshot
 _Copier = Callable[[Any], Any]  # Any, here and below: whatever the fields of a message hold
 
 _BLOCK = 256
+_UNCHANGING = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def copied(messages: Iterable[Message]) -> list[Message]:
@@ -24,24 +25,12 @@ def copied(messages: Iterable[Message]) -> list[Message]:
     return [_copy(message) for message in messages]
 
 
-def checked(messages: Sequence[Message]) -> list[Message]:
-    """`messages` as a list of one's own.
+def unchanged(old: list[Message], new: list[Message]) -> int:
+    """How many leading messages of `new` are those of `old`: the same objects, or equal ones.
 
     Raises:
-        ConfigurationError: There is something else among them.
+        ConfigurationError: Among the others is something that is no message.
     """
-    messages = list(messages)
-    for kind in set(map(type, messages)):
-        if not issubclass(kind, Message):
-            raise ConfigurationError(
-                f"messages: expected Message objects, got a {kind.__name__} among them; from_openai() and"
-                " from_anthropic() make messages of dicts"
-            )
-    return messages
-
-
-def unchanged(old: list[Message], new: list[Message]) -> int:
-    """How many leading messages of `new` are those of `old`: the same objects, or equal ones."""
     start = 0
     while start < len(old) and old[start : start + _BLOCK] == new[start : start + _BLOCK]:
         start += _BLOCK  # comparing lists is a tenth of the work of a loop, and knows an object without looking into it
@@ -50,28 +39,44 @@ def unchanged(old: list[Message], new: list[Message]) -> int:
         if before is not after and before != after:
             break
         end += 1
+    for message in new[end:]:
+        if not isinstance(message, Message):
+            raise ConfigurationError(
+                f"messages: expected Message objects, got a {type(message).__name__} among them; from_openai() and"
+                " from_anthropic() make messages of dicts"
+            )
     return end
 
 
-def unchanged_since(base: Snapshot, length: int, new: list[Message]) -> int:
-    """How many leading messages of `new` are stored already, `length` messages being stored at the revision of `base`.
+def check_base(base: Snapshot, length: int) -> None:
+    """Refuse a base that cannot be compared with: at its revision there are `length` messages.
 
     Raises:
-        ConfigurationError: `base` cannot be compared with, since somebody has changed its list.
+        ConfigurationError: Its list has been changed.
     """
-    old = base.messages or []
-    if len(old) != length:
+    if len(base.messages or ()) != length:
         raise ConfigurationError(
-            f"base: expected the {length} messages that the store gave, got {len(old)}; its list was changed."
-            " Pass [*base.messages, ...] as messages instead"
+            f"base: expected the {length} messages that the store gave, got {len(base.messages or ())}; its list was"
+            " changed. Pass [*base.messages, ...] as messages instead"
         )
-    return unchanged(old, new)
 
 
 def _copy(value: Any) -> Any:
+    # Exact types only: what is derived from these may hold more. One frame for each level, for deep arguments.
     kind = type(value)
-    copier = _COPIERS.get(kind)
-    return copier(value) if copier is not None else _learn(kind)(value)
+    if kind in _UNCHANGING:
+        return value
+    if kind is dict:
+        twin = {}
+        for key, item in value.items():
+            twin[key] = _copy(item)
+        return twin
+    if kind is list or kind is tuple:
+        items: list[Any] = []
+        for item in value:
+            items.append(_copy(item))
+        return items if kind is list else tuple(items)
+    return (_COPIERS.get(kind) or _learn(kind))(value)
 
 
 def _learn(kind: type) -> _Copier:
@@ -86,8 +91,7 @@ def _is_record(kind: type) -> bool:
 
 def _record_copier(kind: type) -> _Copier:
     members = [getattr(kind, field.name) for field in fields(kind)]  # of a slotted class: descriptors
-    gets, puts = [member.__get__ for member in members], [member.__set__ for member in members]
-    pairs = list(zip(gets, puts, strict=True))
+    pairs = [(member.__get__, member.__set__) for member in members]
     new = object.__new__
 
     def copy_record(record: Any) -> Any:
@@ -99,14 +103,4 @@ def _record_copier(kind: type) -> _Copier:
     return copy_record
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-# Exact types only: what is derived from these may hold more.
-_COPIERS: dict[type, _Copier] = {
-    **dict.fromkeys((str, int, float, bool, bytes, type(None)), _same),
-    dict: lambda value: {key: _copy(item) for key, item in value.items()} if value else {},
-    list: lambda value: [_copy(item) for item in value],
-    tuple: lambda value: tuple([_copy(item) for item in value]),
-}
+_COPIERS: dict[type, _Copier] = {}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..errors import ConversationConflictError
 from ..messages import Message
-from .copies import checked, copied, unchanged, unchanged_since
+from .copies import check_base, copied, unchanged
 from .protocols import Snapshot
 
 _REVISIONS = itertools.count(1)  # one count for all stores: what one gave is no other's either
@@ -21,7 +21,7 @@ class MemoryStore:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._kept: dict[str, Snapshot] = {}  # the messages are ours, and in no list that changes
 
     def __repr__(self) -> str:
@@ -33,7 +33,7 @@ class MemoryStore:
 
     def save(self, id: str, messages: Sequence[Message], /) -> None:
         """Keep a copy of `messages` under `id`, whatever was there."""
-        messages = checked(messages)
+        messages = list(messages)
         with self._lock:
             kept = self._kept.get(id, _NOTHING)
             same = unchanged(kept.messages or [], messages)  # equal ones only: nobody else has the objects
@@ -50,12 +50,13 @@ class MemoryStore:
         Raises:
             ConversationConflictError: The conversation has changed since `base`; nothing was saved.
         """
-        messages = checked(messages)
+        messages = list(messages)
         with self._lock:
             kept = self._kept.get(id, _NOTHING)
             if kept.revision != base.revision:
                 raise ConversationConflictError(f"conversation {id!r} was saved or deleted by somebody else meanwhile")
-            same = unchanged_since(base, len(kept.messages or ()), messages)
+            check_base(base, len(kept.messages or ()))
+            same = unchanged(base.messages or [], messages)
             return Snapshot(messages, self._put(id, kept, same, messages))
 
     def ids(self) -> list[str]:
