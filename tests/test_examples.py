@@ -26,6 +26,17 @@ bob: Allow transfer to run? {'to': 'Bob', 'amount': 9000}
 ada: Allow transfer to run? pending
 bob: Allow transfer to run? pending
 """,
+    "builtin_tools.py": """\
+call:   grep {'pattern': 'helo'}
+result: greet.txt:1: helo world
+call:   edit {'path': 'greet.txt', 'old_string': 'helo', 'new_string': 'hello'}
+asked:  Allow edit to run?
+result: edited 'greet.txt': 1 place
+call:   read {'path': '../elsewhere.txt'}
+result: '../elsewhere.txt' has '..' in it; give a path relative to the root, without '..'
+answer: The greeting is spelled right now.
+file:   hello world
+""",
     "chunk_content.py": """\
 Hello| from| a| model.|
 Nobody sees this live.

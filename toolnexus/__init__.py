@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from .stores.codec import messages_from_json, messages_to_json
     from .stores.sqlite import SQLiteStore
     from .sync_conversation import Conversation
+    from .tools.builtin import Builtins
     from .tools.http import http_tool
     from .tools.http_messages import HTTPReply
     from .tools.openapi import http_tools_from_openapi
@@ -106,6 +107,7 @@ __all__ = [
     "BadRequestError",
     "BeforeLLM",
     "BeforeTool",
+    "Builtins",
     "Cancel",
     "Chunk",
     "ChunkStream",
@@ -199,6 +201,7 @@ _LATER = {
     "AsyncConversation": ".async_conversation",
     "BeforeLLM": ".hooks",
     "BeforeTool": ".hooks",
+    "Builtins": ".tools.builtin",
     "Chunk": ".chunks",
     "ChunkStream": ".chunk_stream",
     "ChunkTag": ".chunks",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from types import TracebackType
 
+    from .builtin import Builtins
     from .skills import Skills
     from .skills import Source as SkillSource
 
@@ -41,6 +42,7 @@ class Toolkit:
         self,
         *tools: Tool | Toolkit | Function,
         skills: Skills | SkillSource | Sequence[SkillSource] | None = None,
+        builtins: Builtins | None = None,
     ) -> None:
         """Collect tools.
 
@@ -49,6 +51,7 @@ class Toolkit:
                 taken; they are not closed with this one.
             skills: Folders to look for skills in, `Skill` objects, a list of both, or `Skills` with a choice among
                 them. They are named in the system prompt, and a tool named `skill` loads them.
+            builtins: Built-in tools, those that it names; none without it.
 
         Raises:
             ConfigurationError: Two tools have one name, or no tool can be made of a function.
@@ -64,6 +67,8 @@ class Toolkit:
                 self._skills += item._skills
         if skills is not None:
             self._add_skills(skills)
+        if builtins is not None:
+            self._add_builtins(builtins)
 
     def _add_skills(self, given: Skills | SkillSource | Sequence[SkillSource]) -> None:
         from .skills import Skills  # most toolkits have none
@@ -184,6 +189,17 @@ class Toolkit:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def _add_builtins(self, builtins: object) -> None:
+        from .builtin import Builtins  # few toolkits have any, and they take a while to import
+
+        if not isinstance(builtins, Builtins):
+            raise TypeError(
+                f"builtins: expected Builtins(root, allow=['read', ...]), got {clip(repr(builtins))}; "
+                "none is on unless it is named"
+            )
+        for tool in builtins.tools():
+            self.register(tool)
 
     def _definitions(self) -> list[tuple[str, str, dict[str, Any]]]:  # Any: JSON
         return [(tool.name, tool.description, copy.deepcopy(dict(tool.input_schema))) for tool in self.tools()]
