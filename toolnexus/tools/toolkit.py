@@ -8,7 +8,7 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import ConfigurationError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from .builtin import Builtins
+    from .skills import Skills
+    from .skills import Source as SkillSource
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -36,12 +38,19 @@ class Toolkit:
     it holds something; functions hold nothing.
     """
 
-    def __init__(self, *tools: Tool | Toolkit | Function, builtins: Builtins | None = None) -> None:
+    def __init__(
+        self,
+        *tools: Tool | Toolkit | Function,
+        skills: Skills | SkillSource | Sequence[SkillSource] | None = None,
+        builtins: Builtins | None = None,
+    ) -> None:
         """Collect tools.
 
         Args:
             tools: `Tool` objects, functions to make one of, and other toolkits, whose tools of this moment are
                 taken; they are not closed with this one.
+            skills: Folders to look for skills in, `Skill` objects, a list of both, or `Skills` with a choice among
+                them. They are named in the system prompt, and a tool named `skill` loads them.
             builtins: Built-in tools, those that it names; none without it.
 
         Raises:
@@ -50,11 +59,24 @@ class Toolkit:
         """
         self._lock = threading.Lock()
         self._tools: dict[str, Tool] = {}  # replaced, never changed: readers need no lock
+        self._skills: list[Skills] = []
         for item in tools:
             for tool in item.tools() if isinstance(item, Toolkit) else (item,):
                 self.register(tool)
+            if isinstance(item, Toolkit):
+                self._skills += item._skills
+        if skills is not None:
+            self._add_skills(skills)
         if builtins is not None:
             self._add_builtins(builtins)
+
+    def _add_skills(self, given: Skills | SkillSource | Sequence[SkillSource]) -> None:
+        from .skills import Skills  # most toolkits have none
+
+        skills = Skills.of(given)
+        self._skills.append(skills)
+        if (tool := skills.tool()) is not None:
+            self.register(tool)
 
     def __repr__(self) -> str:
         return f"<Toolkit {', '.join(self._tools) or '(empty)'}>"
@@ -142,8 +164,8 @@ class Toolkit:
         ]
 
     def skills_prompt(self) -> str:
-        """What a system prompt says about skills; empty without any."""
-        return ""
+        """What a system prompt says about skills, sorted by name; empty without any."""
+        return "\n\n".join(text for text in (skills.prompt() for skills in self._skills) if text)
 
     def close(self) -> None:
         """Give back what the tools' sources hold; may be called again."""
