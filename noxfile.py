@@ -103,6 +103,22 @@ def oracles(session: nox.Session) -> None:
 
 
 @nox.session
+def sweeps(session: nox.Session) -> None:
+    """A cut at every byte, a cancel at every suspension, an interrupt at every line: all of them, for some minutes."""
+    session.install("--quiet", ".", *group("test"))
+    session.run("python", "-m", "pytest", "-q", "tests/sweeps", *session.posargs, env={"TOOLNEXUS_SWEEPS": "all"})
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """What a chunk and a turn cost, beside the floor and the official SDKs; options are those of `benchmarks`."""
+    session.install("--quiet", ".", *group("oracles"))
+    out = session.create_tmp()
+    session.run("python", "-m", "benchmarks", "--peers", "--out", out, *session.posargs)
+    session.log(f"results are in {out}")
+
+
+@nox.session
 def load(session: nox.Session) -> None:
     """The tests of memory, back pressure and concurrency with the numbers that we publish; the others take a sample."""
     session.install("--quiet", ".", *group("test"))

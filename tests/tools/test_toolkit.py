@@ -244,7 +244,7 @@ def test_definitions_in_both_styles_are_copies() -> None:
     assert list(add.input_schema["properties"]) == ["a", "b"]
 
 
-def test_there_are_no_skills_yet() -> None:
+def test_without_skills_the_system_prompt_is_left_alone() -> None:
     assert Toolkit(add).skills_prompt() == ""
 
 

@@ -293,8 +293,7 @@ class Calls:
 
     def _settle(self, call: _Call, result: ToolResult) -> list[StreamEvent]:
         result = _bounded(result, self._limits.tool_output_bytes)
-        call.part, call.result = finished(call.part), result_part(call.part, result)
-        call.record = ToolCallRecord(
+        record = ToolCallRecord(
             id=call.part.id,
             name=call.part.name,
             args=call.part.args,
@@ -303,6 +302,8 @@ class Calls:
             metadata=result.metadata,
             duration=call.duration,
         )
+        # In one step: an interrupt in the middle would leave a result that no record tells of.
+        call.record, call.part, call.result = record, finished(call.part), result_part(call.part, result)
         return [ToolResultEvent(call.part.id, call.part.name, result.text, result.is_error)]
 
     def _close(self, call: _Call) -> list[StreamEvent]:

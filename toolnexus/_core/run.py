@@ -470,9 +470,9 @@ class AgentRun:
         asking, *results = self._calls.messages
         for message in results:
             self._tell(message)
-        self._records += self._calls.records
-        self._messages += [asking, *results]
-        self._calls = None
+        messages, records = [*self._messages, asking, *results], [*self._records, *self._calls.records]
+        # In one step: an interrupt in the middle would have them join twice.
+        self._messages, self._records, self._calls = messages, records, None
 
     def _end(self, status: Status, limit: Limit | None = None) -> None:
         self._status, self._limit, self._stage = status, limit, _Stage.END
