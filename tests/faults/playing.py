@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -77,9 +78,15 @@ class Everything(logging.Handler):
                 log.propagate = propagate
 
 
+@cache
+def knows_the_key(file: str) -> bool:
+    """Whether it is one of the tests themselves, or what runs them."""
+    return not {"tests", "_pytest", "pluggy"}.isdisjoint(Path(file).parts)
+
+
 def locals_of(frame: FrameType | None, line: int | None = None) -> Iterator[str]:
-    """A frame's local variables as a crash report shows them; the tests themselves know the key."""
-    if frame is not None and not {"tests", "_pytest", "pluggy"}.intersection(Path(frame.f_code.co_filename).parts):
+    """A frame's local variables as a crash report shows them."""
+    if frame is not None and not knows_the_key(frame.f_code.co_filename):
         for name, value in list(frame.f_locals.items()):
             yield f"{frame.f_code.co_filename}:{line or frame.f_lineno} {name} = {value!r}"
 
