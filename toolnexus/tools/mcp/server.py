@@ -20,7 +20,7 @@ from .config import ServerConfig
 from .definitions import MISSING, Definition, Definitions
 from .questions import Note, Question, Reply, read_note
 from .results import to_tool_result
-from .session import Session, SessionError, is_closed, is_unknown_session
+from .session import Session, SessionError, is_closed
 from .status import MCPState
 from .variables import MissingVariableError, Redaction, fill
 
@@ -100,6 +100,7 @@ class Server:
             self._session = None
             if session is not None:
                 await session.close()
+                self._sessions.discard(session)
             self._failed(self._redact(why))
         else:
             if not self._is_closed:
@@ -288,7 +289,7 @@ class Server:
         except asyncio.CancelledError:
             return self._error("the call was cancelled: the session ended")
         except Exception as error:
-            if is_unknown_session(error):  # refused before anything was done: it is safe to try once more
+            if session.is_unknown(error):  # refused before anything was done: it is safe to try once more
                 session.stop()
                 self._lost(session)
                 return await self._begin(call.tool, call.args, [*call.given, *given], call.again)

@@ -191,7 +191,8 @@ class Session:
             for call in self.calls:
                 call.cancel()
             self._settled.set()
-            self._is_over(self)
+            if self._client is not None:  # else `open` tells
+                self._is_over(self)
 
     async def _cancel_when_stopped(self, scope: Any, timer: asyncio.TimerHandle) -> None:  # Any: of anyio, typed there
         await self._stop.wait()
@@ -254,6 +255,16 @@ class Session:
         self.calls.append(call)
         call.begin(run(), self._ended)
         return call
+
+    def is_unknown(self, error: BaseException) -> bool:
+        """Whether `error` says that the HTTP server does not know the session any more: it was started anew.
+
+        Source: Model Context Protocol 2025-11-25, "Transports", "Session Management": such a request is answered with
+        404, and the client must begin a new session. There is no code for it, so the word must do.
+        """
+        from mcp import MCPError
+
+        return isinstance(error, MCPError) and self._ears.status == 404 and "session" in error.message.lower()
 
     @property
     def _live(self) -> Client:
@@ -371,13 +382,6 @@ def is_closed(error: BaseException) -> bool:
     from mcp import MCPError, types
 
     return isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED
-
-
-def is_unknown_session(error: BaseException) -> bool:
-    """Whether an HTTP server does not know the session any more, since it was started anew (status 404)."""
-    from mcp import MCPError
-
-    return isinstance(error, MCPError) and error.message == "Session terminated"  # the SDK's words; it has no code
 
 
 def _explain(error: BaseException) -> str:
