@@ -1,8 +1,9 @@
 """An MCP server of a few lines, which can misbehave in every phase; it is started as a program, with a script.
 
-The script is JSON: `hang` and `die` name methods that are never answered, or end the process; `lists` is how often tools
-are listed before that is never answered; `runs` is a file where each start leaves a line; `definitions` are the tools that the first, second ... start lists, in the place of all.
-It speaks protocol 2025-11-25 and knows no `server/discover`.
+The script is JSON: `hang` and `die` name methods that are never answered, or end the process; `lists` is how often
+tools are listed before that is never answered; `runs` is a file where each start leaves a line; `definitions` are the
+tools that the first, second ... start lists, in the place of all; with `asks_early` it asks as soon as it may; with
+`listen` it speaks protocol 2026-07-28, and a subscription `ends` at once or is refused. Else it speaks 2025-11-25.
 """
 
 from __future__ import annotations
@@ -14,20 +15,28 @@ import sys
 import threading
 from typing import Any
 
-SCRIPT: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+SCRIPT: dict[str, Any] = json.loads(sys.argv[1])
 LOCK = threading.Lock()
 ANSWERS: dict[str, queue.SimpleQueue[Any]] = {}
 CANCELLED: list[Any] = []
-GATES = {name: threading.Event() for name in ("go", "there")}
+EARLY: queue.SimpleQueue[Any] = queue.SimpleQueue()
+LISTENS: queue.SimpleQueue[Any] = queue.SimpleQueue()
+GO, THERE = threading.Event(), threading.Event()
 COLOR = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
+COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if "listen" in SCRIPT else {}
+NAMES = """echo pid env ask asks meet open_gate wait hang die cancelled page page_first sample change grow fail refuse
+odd answer_late asked_early listens"""
 
 
 def definition(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "description": f"It is {name}.", "inputSchema": {"type": "object"}, **more}
 
 
-NAMES = ["echo", "pid", "env", "ask", "asks", "meet", "open_gate", "wait", "hang", "die", "cancelled", "page", "sample"]
-TOOLS = [definition(name) for name in [*NAMES, "change", "grow", "fail", "refuse", "odd", "answer_late", "page_first"]]
+TOOLS = [definition(name) for name in NAMES.split()]
+
+
+class RefusedError(Exception):
+    pass
 
 
 def send(message: dict[str, Any]) -> None:
@@ -37,8 +46,9 @@ def send(message: dict[str, Any]) -> None:
 
 
 def ask(method: str, **params: Any) -> Any:
-    id = f"q{len(ANSWERS)}"
-    ANSWERS[id] = queue.SimpleQueue()
+    with LOCK:
+        id = f"q{len(ANSWERS)}"
+        ANSWERS[id] = queue.SimpleQueue()
     send({"id": id, "method": method, "params": params})
     return ANSWERS[id].get()
 
@@ -47,7 +57,7 @@ def elicit(message: str) -> Any:
     return ask("elicitation/create", mode="form", message=message, requestedSchema=COLOR)
 
 
-def call(name: str, args: dict[str, Any]) -> Any:  # noqa: PLR0911
+def call(name: str, args: dict[str, Any]) -> Any:
     match name:
         case "echo":
             return args
@@ -60,17 +70,17 @@ def call(name: str, args: dict[str, Any]) -> Any:  # noqa: PLR0911
         case "asks":
             return [elicit(what) for what in args["what"]]
         case "meet":  # the second to come lets both go on, and then asks
-            if GATES["there"].is_set():
-                GATES["go"].set()
+            if THERE.is_set():
+                GO.set()
                 return elicit("Which?")
-            GATES["there"].set()
-            GATES["go"].wait()
+            THERE.set()
+            GO.wait()
             return "met"
         case "wait":
-            GATES["go"].wait()
+            GO.wait()
             return "waited"
         case "open_gate":
-            GATES["go"].set()
+            GO.set()
             return "opened"
         case "hang":
             threading.Event().wait()
@@ -83,10 +93,10 @@ def call(name: str, args: dict[str, Any]) -> Any:  # noqa: PLR0911
         case "page":
             return ask("elicitation/create", mode="url", message="Sign in", url=args["url"], elicitationId="e1")
         case "page_first":
-            if not GATES["there"].is_set():
-                GATES["there"].set()
+            if not THERE.is_set():
+                THERE.set()
                 page = {"mode": "url", "message": "Sign in", "url": args["url"], "elicitationId": "e1"}
-                raise Refused(-32042, "sign in first", {"elicitations": [page]})
+                raise RefusedError(-32042, "sign in first", {"elicitations": [page]})
             return "signed in"
         case "sample":
             return [ask("sampling/createMessage", messages=[], maxTokens=1), ask("roots/list")]
@@ -101,31 +111,36 @@ def call(name: str, args: dict[str, Any]) -> Any:  # noqa: PLR0911
         case "fail":
             raise ValueError("no luck")
         case "refuse":
-            raise Refused(-32602, "not like that", None)
+            raise RefusedError(-32602, "not like that", None)
         case "answer_late":  # goes on without the answer
-            id = "late"
-            ANSWERS[id] = queue.SimpleQueue()
-            send({"id": id, "method": "elicitation/create", "params": {"mode": "form", "message": "?", "requestedSchema": COLOR}})
-            GATES["go"].wait()
+            threading.Thread(target=elicit, args=("?",), daemon=True).start()
+            GO.wait()
             return "went on"
-
-
-class Refused(Exception):
-    pass
+        case "asked_early":
+            return EARLY.get()
+        case "listens":
+            return LISTENS.get()
+    return None
 
 
 def work(id: Any, name: str, args: dict[str, Any]) -> None:
     try:
-        value = call(name, args)
-        if name == "odd":
-            send({"id": id, "result": {"content": [{"type": "smell"}]}})
-            return
-        send({"id": id, "result": {"content": [{"type": "text", "text": json.dumps(value)}]}})
-    except Refused as error:
+        text = json.dumps(call(name, args))
+        content = {"type": "text", "text": text} if name != "odd" else {"type": "smell"}
+        send({"id": id, "result": {"content": [content], **COMPLETE}})
+    except RefusedError as error:
         code, message, data = error.args
         send({"id": id, "error": {"code": code, "message": message, **({"data": data} if data else {})}})
     except Exception as error:
         send({"id": id, "result": {"content": [{"type": "text", "text": str(error)}], "isError": True}})
+
+
+def listed(cursor: str) -> dict[str, Any]:
+    defined = SCRIPT.get("definitions", [TOOLS])
+    tools = defined[min(max(STARTS, 1), len(defined)) - 1]
+    begin = int(cursor)
+    end = begin + SCRIPT.get("page", 1000)
+    return {"tools": tools[begin:end], **({"nextCursor": str(end)} if end < len(tools) else {}), **COMPLETE}
 
 
 def handle(message: dict[str, Any]) -> None:
@@ -135,24 +150,28 @@ def handle(message: dict[str, Any]) -> None:
     if method in SCRIPT.get("hang", ()):
         return
     if method is None:
+        assert isinstance(id, str)
         ANSWERS[id].put(message.get("result", message.get("error")))
     elif method == "initialize":
         info = {"name": "scripted", "version": "1"}
         capabilities = {"tools": {"listChanged": True}}
         send({"id": id, "result": {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}})
-    elif method == "tools/list":
-        if SCRIPT.get("lists") == 0:
-            return
-        SCRIPT["lists"] = SCRIPT.get("lists", 0) - 1
-        listed = SCRIPT["definitions"][min(STARTS, len(SCRIPT["definitions"])) - 1] if "definitions" in SCRIPT else TOOLS
-        page = SCRIPT.get("page", 1000)
-        begin = int(params.get("cursor", 0))
-        more = {"nextCursor": str(begin + page)} if begin + page < len(listed) else {}
-        send({"id": id, "result": {"tools": listed[begin : begin + page], **more}})
-    elif method == "tools/call":
-        threading.Thread(target=work, args=(id, params["name"], params.get("arguments", {})), daemon=True).start()
+    elif method == "server/discover" and "listen" in SCRIPT:
+        modern = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}, **COMPLETE}
+        send({"id": id, "result": modern})
+    elif method == "subscriptions/listen" and SCRIPT["listen"] == "ends":
+        LISTENS.put("listen")
+        send({"id": id, "result": {**COMPLETE}})
+    elif method == "notifications/initialized" and SCRIPT.get("asks_early"):
+        threading.Thread(target=lambda: EARLY.put(elicit("Too early?")), daemon=True).start()
     elif method == "notifications/cancelled":
         CANCELLED.append(params["requestId"])
+    elif method == "tools/list":
+        SCRIPT["lists"] = SCRIPT.get("lists", -1) - 1
+        if SCRIPT["lists"] != -1:
+            send({"id": id, "result": listed(params.get("cursor", "0"))})
+    elif method == "tools/call":
+        threading.Thread(target=work, args=(id, params["name"], params.get("arguments", {})), daemon=True).start()
     elif id is not None:
         send({"id": id, "error": {"code": -32601, "message": f"no {method}"}})
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -18,6 +21,7 @@ from tests.tools.mcp.conftest import HERE
 from tests.tools.mcp.test_questions import resumed, suspended
 from tests.tools.mcp.test_servers import Start, text
 from toolnexus import Answer, Cancel, ToolContext, Toolkit, ToolResult
+from toolnexus.tools.mcp import session
 
 
 class Process:
@@ -50,16 +54,16 @@ class Process:
 
 
 @pytest.fixture(scope="module")
-def _process() -> Iterator[Process]:
+def process() -> Iterator[Process]:
     process = Process()
     yield process
     process.stop()
 
 
 @pytest.fixture(params=["legacy", "auto"])
-def web(request: pytest.FixtureRequest, _process: Process, start: Start) -> Callable[..., Toolkit]:
+def web(request: pytest.FixtureRequest, process: Process, start: Start) -> Callable[..., Toolkit]:
     """Make toolkits with the server over HTTP, in both protocols."""
-    return lambda **entry: start({"url": _process.url, "protocol": request.param, **entry})
+    return lambda **entry: start({"url": process.url, "protocol": request.param, **entry})
 
 
 def ok(result: Any) -> str:
@@ -90,9 +94,9 @@ def test_a_call_is_cancelled_at_the_server(web: Callable[..., Toolkit]) -> None:
     assert "was cancelled" in text(kit.execute("s_slow", {}, ToolContext(cancel=cancel)))
 
 
-def test_questions_belong_to_their_calls(_process: Process, start: Start) -> None:
+def test_questions_belong_to_their_calls(process: Process, start: Start) -> None:
     """Over HTTP a question comes on its call's own stream, so that others may go on beside it."""
-    kit = start({"url": _process.url, "protocol": "legacy"})
+    kit = start({"url": process.url, "protocol": "legacy"})
     first, second = suspended(kit.execute("s_ask", {})), suspended(kit.execute("s_ask", {}))
     assert "may_belong_to_another_call" not in first.data | second.data
     assert ok(kit.execute("s_ask", {}, resumed(second, Answer("x", data="red")))) == "accept red"
@@ -151,3 +155,55 @@ def test_a_server_that_accepts_and_says_nothing_is_given_up(start: Start) -> Non
         kit = start({"url": f"http://127.0.0.1:{mute.getsockname()[1]}/mcp", "timeout": {"connect": 0.3}})
         kit.connect()
         assert kit.status()["s"].error == "there was no answer within 0.3 s (timeout.connect)"
+
+
+def test_close_does_not_wait_for_a_server_that_hangs(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins a session well, and never answers when it is to end."""
+    monkeypatch.setattr(session, "_GOODBYE_S", 0.2)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            results = {
+                "initialize": {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "hanging", "version": "1"},
+                },
+                "tools/list": {"tools": []},
+            }
+            body = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "result": results.get(message["method"])})
+            self.send_response(200 if "id" in message else 202)
+            self.send_header("content-type", "application/json")
+            self.send_header("mcp-session-id", "1")
+            self.send_header("content-length", str(len(body) if "id" in message else 0))
+            self.end_headers()
+            if "id" in message:
+                self.wfile.write(body.encode())
+
+        def do_GET(self) -> None:
+            self.send_error(405)
+
+        def do_DELETE(self) -> None:
+            asked.set()
+            over.wait(30)
+            self.send_error(500)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    asked, over = threading.Event(), threading.Event()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as hanging:
+        thread = threading.Thread(target=hanging.serve_forever)
+        thread.start()
+        try:
+            kit = start({"url": f"http://127.0.0.1:{hanging.server_port}/mcp", "protocol": "legacy"})
+            kit.connect()
+            assert kit.status()["s"].state == "connected"
+            kit.close()
+            assert asked.is_set()
+            assert not over.is_set()
+        finally:
+            over.set()
+            hanging.shutdown()
+            thread.join()

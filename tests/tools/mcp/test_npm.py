@@ -19,7 +19,7 @@ from tests.server import calls, says
 from tests.tools.mcp.conftest import HERE, is_running
 from tests.tools.mcp.test_questions import resumed, suspended
 from tests.tools.mcp.test_servers import Start, every_way, text
-from toolnexus import Answer, Cancel, ImagePart, Toolkit, ToolContext, ToolResult
+from toolnexus import Answer, Cancel, ImagePart, ToolContext, Toolkit, ToolResult
 
 PACKAGES = Path(os.environ.get("TOOLNEXUS_NPM", "nowhere")) / "node_modules" / "@modelcontextprotocol"
 NODE = shutil.which("node")
@@ -135,13 +135,14 @@ def test_no_process_is_left() -> None:
     children = Path(f"/proc/{os.getpid()}/task")
     if not children.exists():
         pytest.skip("needs /proc")
+    before = _children()
     with Toolkit(mcp={"s": {"command": NODE, "args": everything("stdio")}}) as kit:
         kit.tools()
-        pids = _children()
+        pids = _children() - before
         assert pids
     assert not [pid for pid in pids if is_running(pid)]
 
 
-def _children() -> list[int]:
+def _children() -> set[int]:
     found = [line.read_text() for line in Path(f"/proc/{os.getpid()}/task").glob("*/children")]
-    return [int(pid) for pids in found for pid in pids.split()]
+    return {int(pid) for pids in found for pid in pids.split()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.server import calls, says
 from tests.tools.mcp.conftest import official, scripted
-from tests.tools.mcp.test_servers import Start, text, value
+from tests.tools.mcp.test_servers import Start, is_waiting, text, value
 from toolnexus import Answer, Pending, RunResult, ToolContext, Toolkit, ToolResult
 from toolnexus.tools.mcp import server
 from toolnexus.tools.mcp.questions import Note, Question, Reply, read_note
@@ -32,7 +33,12 @@ def resumed(pending: Pending, answer: Answer) -> ToolContext:
 def test_a_question_is_a_suspension_and_its_answer_reaches_the_waiting_server(start: Start) -> None:
     kit = start(scripted())
     asked = suspended(kit.execute("s_ask", {"what": "Which color?"}))
-    assert (asked.prompt, asked.kind, asked.url, asked.data) == ("Which color?", "input", None, {"server": "s", "schema": COLOR})
+    assert (asked.prompt, asked.kind, asked.url, asked.data) == (
+        "Which color?",
+        "input",
+        None,
+        {"server": "s", "schema": COLOR},
+    )
     pid = value(kit.execute("s_pid", {}))  # others go on meanwhile
     answered = kit.execute("s_ask", {"what": "Which color?"}, resumed(asked, Answer("x", data={"color": "red"})))
     assert value(answered) == {"action": "accept", "content": {"color": "red"}}
@@ -88,6 +94,14 @@ def test_where_nobody_waits_the_call_is_made_again_and_answered_when_it_asks(sta
     assert [one["content"]["color"] for one in said] == ["red", "green"]
 
 
+def test_where_nobody_waits_and_the_call_asks_something_else_a_human_is_asked(start: Start) -> None:
+    asked = suspended(start(scripted()).execute("s_ask", {"what": "First?"}))
+    other = start(scripted())
+    again = suspended(other.execute("s_ask", {"what": "Other?"}, resumed(asked, Answer("x", data="red"))))
+    assert again.prompt == "Other?"
+    assert value(other.execute("s_ask", {}, resumed(again, Answer("y", data="blue"))))["content"] == {"color": "blue"}
+
+
 def test_where_nobody_waits_a_declined_call_is_not_made_again(start: Start) -> None:
     asked = suspended(start(scripted()).execute("s_ask", {}))
     other = start(scripted())
@@ -99,6 +113,8 @@ def test_a_server_that_went_on_without_the_answer_has_its_result_taken(start: St
     kit = start(scripted())
     asked = suspended(kit.execute("s_answer_late", {}))
     value(kit.execute("s_open_gate", {}))
+    while is_waiting(kit):
+        time.sleep(0.001)
     assert value(kit.execute("s_answer_late", {}, resumed(asked, Answer("x", data="red")))) == "went on"
 
 
@@ -167,7 +183,9 @@ def test_a_question_goes_to_the_call_that_is_left(connect: Any, serve: Any, star
 def test_where_all_calls_ask_each_question_has_a_call(connect: Any, serve: Any, start: Start) -> None:
     kit = start(scripted())
     asking = [(f"c{n}", "s_ask", json.dumps({"what": f"{n}?"})) for n in range(3)]
-    client = connect(serve(calls(*asking), says("Done.")), wait_for=lambda request: Answer(request.id, data=request.prompt))
+    client = connect(
+        serve(calls(*asking), says("Done.")), wait_for=lambda request: Answer(request.id, data=request.prompt)
+    )
     result = client.run("Go.", kit)
     said = {json.loads(record.output)["content"]["color"] for record in result.tool_calls}
     assert (result.status, said) == ("done", {"0?", "1?", "2?"})
@@ -187,8 +205,15 @@ def test_wait_for_answers_in_line_and_resume_from_json(connect: Any, serve: Any,
 
 def test_a_note_survives_json_and_nothing_else_is_one() -> None:
     question = Question("?", COLOR)
-    note = Note("again", question, given=[Reply(question, "accept", {"a": 1})], state="s", key="k",
-                done={"d": Reply(question, "decline", reason="r")}, left={"l": Question("!", url="https://x")})  # fmt: skip
+    note = Note(
+        "again",
+        question,
+        given=[Reply(question, "accept", {"a": 1})],
+        state="s",
+        key="k",
+        done={"d": Reply(question, "decline", reason="r")},
+        left={"l": Question("!", url="https://x")},
+    )
     assert read_note(json.loads(json.dumps(asdict(note)))) == note
     with pytest.raises(ValueError, match="Note"):
         read_note({"how": "waiting"})
@@ -213,6 +238,12 @@ def test_a_form_is_looked_at_before_it_is_sent(schema: Any, answer: Any, expecte
     assert (reply if isinstance(reply, str) else reply.content) == expected
 
 
+def test_a_question_that_belongs_to_no_call_is_refused(start: Start) -> None:
+    kit = start(scripted({"asks_early": True}))
+    refused = value(kit.execute("s_asked_early", {}))
+    assert refused == {"code": -32600, "message": "there is no call to ask for"}
+
+
 # -- the official SDK's server, in both protocols
 
 
@@ -231,6 +262,7 @@ def test_questions_of_the_official_server(start: Start) -> None:
     answered = kit.execute("new_require", {}, resumed(asked, Answer("x", ok=False)))
     assert isinstance(answered, ToolResult)
     assert answered.text == "[('color', ('accept', {'color': 'red'})), ('size', ('decline', None))] kept"
+    assert getattr(kit.execute("new_lure", {}), "text", None) == "['decline']"
     assert "it asks for 'roots/list', which is not supported" in text(kit.execute("new_sample", {}))
     assert getattr(kit.execute("new_later", {"times": 2}), "text", None) == "after 2"
 

@@ -14,6 +14,8 @@ from toolnexus.tools.mcp.results import to_tool_result
 
 types = pytest.importorskip("mcp", reason="needs the extra `mcp`").types
 
+UNREADABLE = TextPart("[an image (image/png) that cannot be read]")
+LEFT_OUT = "was left out: a model is given text and images only"
 DATA = base64.b64encode(b"\x89PNG").decode()
 
 
@@ -26,18 +28,19 @@ def converted(*blocks: dict[str, Any], **more: Any) -> ToolResult:
     [
         ({"type": "text", "text": "x"}, TextPart("x")),
         ({"type": "image", "data": DATA, "mimeType": "image/png"}, ImagePart(data=b"\x89PNG", media_type="image/png")),
-        ({"type": "image", "data": "?", "mimeType": "image/png"}, TextPart("[an image (image/png) that cannot be read]")),
-        ({"type": "image", "data": "", "mimeType": "image/png"}, TextPart("[an image (image/png) that cannot be read]")),
+        ({"type": "image", "data": "?", "mimeType": "image/png"}, UNREADABLE),
+        ({"type": "image", "data": "", "mimeType": "image/png"}, UNREADABLE),
         ({"type": "audio", "data": DATA, "mimeType": "audio/wav"},
-         TextPart("[audio (audio/wav) was left out: a model is given text and images only]")),
+         TextPart(f"[audio (audio/wav) {LEFT_OUT}]")),
         ({"type": "resource_link", "uri": "file:///a", "name": "a"}, TextPart("[resource a: file:///a]")),
-        ({"type": "resource_link", "uri": "file:///a", "name": "a", "title": "A", "mimeType": "text/plain", "description": "d"},
+        ({"type": "resource_link", "uri": "file:///a", "name": "a", "title": "A", "mimeType": "text/plain",
+          "description": "d"},
          TextPart("[resource A: file:///a (text/plain, d)]")),
         ({"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}}, TextPart("inside")),
         ({"type": "resource", "resource": {"uri": "file:///a", "blob": DATA, "mimeType": "image/png"}},
          ImagePart(data=b"\x89PNG", media_type="image/png")),
         ({"type": "resource", "resource": {"uri": "file:///a", "blob": DATA}},
-         TextPart("[resource file:///a (application/octet-stream) was left out: a model is given text and images only]")),
+         TextPart(f"[resource file:///a (application/octet-stream) {LEFT_OUT}]")),
     ],
 )  # fmt: skip
 def test_each_kind_of_content_is_carried_or_named(block: dict[str, Any], part: Any) -> None:

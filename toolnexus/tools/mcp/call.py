@@ -69,6 +69,8 @@ class Call:
         def done(task: asyncio.Task[types.CallToolResult | types.InputRequiredResult]) -> None:
             if not task.cancelled():
                 task.exception()  # looked at: a held call that nobody goes on with must not be reported as lost
+            for opened in self._asked:
+                opened.reply.cancel()
             self._news.set()
             ended(self)
 

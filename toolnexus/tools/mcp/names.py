@@ -36,10 +36,6 @@ class Names:
         self._tools[name] = key
         return name
 
-    def of(self, server: str, tool: str) -> str:
-        """The name that was given."""
-        return self._names[server, tool]
-
     def find(self, name: str) -> tuple[str, str] | None:
         """The server and the tool of that name."""
         return self._tools.get(name)

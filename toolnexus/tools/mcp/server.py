@@ -245,9 +245,8 @@ class Server:
 
     async def _watch(self, session: Session, call: Call, given: list[Reply]) -> ToolResult | Pending:
         """Wait for a call's result, or for a question that nobody has answered yet."""
-        limit = asyncio.timeout(self.config.timeouts.call)
         try:
-            async with limit:
+            async with asyncio.timeout(self.config.timeouts.call):
                 while True:
                     await call.news()
                     opened = None if call.is_done else call.question
@@ -256,8 +255,6 @@ class Server:
                         break
                     call.answer(opened, reply)
         except TimeoutError:
-            if not limit.expired():
-                raise
             call.cancel()
             seconds = self.config.timeouts.call
             return self._error(f"it did not answer within {seconds:g} s (timeout.call); the call was cancelled")
@@ -287,22 +284,28 @@ class Server:
         try:
             result = call.result()
         except asyncio.CancelledError:
-            return self._error("the call was cancelled: the session ended")
+            if self._is_closed:
+                return self._error("the call was cancelled: the toolkit was closed")
+            return await self._lost_in(session)
         except Exception as error:
             if session.is_unknown(error):  # refused before anything was done: it is safe to try once more
                 session.stop()
                 self._lost(session)
                 return await self._begin(call.tool, call.args, [*call.given, *given], call.again)
             if is_closed(error) or not session.is_live:
-                session.stop()
-                await session.over(_LAST_WORDS_S)
-                self._lost(session)
-                return self._error(f"it was lost while it worked at the call; nobody knows what it did: {session.why}")
+                return await self._lost_in(session)
             return self._raised(call.tool, error)
         self._failures = 0
         if isinstance(result, types.CallToolResult):
             return to_tool_result(result)
         return await self._input_required(call, result, given)
+
+    async def _lost_in(self, session: Session) -> ToolResult:
+        """The result of a call whose session ended; the call is not made again by itself."""
+        session.stop()
+        await session.over(_LAST_WORDS_S)
+        self._lost(session)
+        return self._error(f"it was lost while it worked at the call; nobody knows what it did: {session.why}")
 
     # -- questions
 

@@ -103,10 +103,9 @@ class Session:
     async def close(self) -> None:
         """Stop, and wait until all that belongs to it is gone."""
         self.stop()
-        if self._owner is not None:
-            await asyncio.wait({self._owner})
+        await self.over()
 
-    async def over(self, seconds: float) -> None:
+    async def over(self, seconds: float | None = None) -> None:
         """Wait so long for its end."""
         if self._owner is not None:
             await asyncio.wait({self._owner}, timeout=seconds)
@@ -155,11 +154,10 @@ class Session:
             scope.cancel()
 
         timer = loop.call_later(self._config.timeouts.connect, out_of_time)
-        stopping: asyncio.Task[None] | None = None
+        # Told to stop while it connects, it must not go on waiting.
+        stopping = asyncio.create_task(self._cancel_when_stopped(scope, timer))
         try:
             with scope:
-                # Told to stop while it connects, it must not go on waiting.
-                stopping = asyncio.create_task(self._cancel_when_stopped(scope, timer))
                 async with Client(
                     transport(self._config, self._env, self._headers, self._ears),
                     mode=mode,
@@ -185,8 +183,7 @@ class Session:
                 raise
         finally:
             timer.cancel()
-            if stopping is not None:
-                stopping.cancel()
+            stopping.cancel()
             self._is_stopped = True
             for call in self.calls:
                 call.cancel()
@@ -329,7 +326,7 @@ class Session:
             self._list_changed()
 
     async def _listen(self, client: Client) -> None:
-        """Ask to be told of changes, where the protocol wants to be asked; then look for what came meanwhile."""
+        """Ask to be told of changes, where the protocol wants to be asked."""
         from mcp import MCPError
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
@@ -338,6 +335,7 @@ class Session:
         while tools is not None and tools.list_changed:
             try:
                 async with client.listen(tools_list_changed=True) as changes:
+                    self._list_changed()  # what changed since they were listed was told nobody
                     async for _ in changes:
                         pass  # `_heard` is told, too
             except ListenNotSupportedError:  # an older protocol, which tells unasked
@@ -349,7 +347,6 @@ class Session:
                 pass
             await asyncio.sleep(pause)
             pause = min(_MAX_LISTEN_AGAIN_S, 2 * pause)
-            self._list_changed()
 
 
 def _client_info() -> types.Implementation:
