@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from .stores.codec import messages_from_json, messages_to_json
     from .stores.sqlite import SQLiteStore
     from .sync_conversation import Conversation
+    from .tools.mcp.status import MCPChange, MCPStatus
 
 __all__ = [
     "APIConnectionError",
@@ -123,6 +124,8 @@ __all__ = [
     "ImagePart",
     "InternalServerError",
     "Limits",
+    "MCPChange",
+    "MCPStatus",
     "ManagedStore",
     "MemoryStore",
     "Message",
@@ -199,6 +202,8 @@ _LATER = {
     "Hook": ".chunk_stream",
     "HookPoint": ".chunk_stream",
     "Hooks": ".hooks",
+    "MCPChange": ".tools.mcp.status",
+    "MCPStatus": ".tools.mcp.status",
     "ReasoningChunk": ".chunks",
     "RetryInfo": ".hooks",
     "SQLiteStore": ".stores.sqlite",

@@ -28,6 +28,11 @@ def official(**entry: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(HERE / "official.py")], **entry}
 
 
+at_length = pytest.mark.skipif(
+    "TOOLNEXUS_MCP" not in os.environ, reason="takes seconds; the nox session `mcp` runs it, with TOOLNEXUS_MCP=1"
+)
+
+
 def is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.mcp.conftest import is_running, scripted
+from tests.tools.mcp.conftest import at_length, is_running, scripted
 from tests.tools.mcp.test_servers import Start, value
 from toolnexus import Toolkit
 
@@ -26,11 +26,16 @@ print(kit.execute("s_pid", {{}}).text, flush=True)
 """
 
 
-@pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "1 / 0"])
-@pytest.mark.parametrize("stays", [False, True], ids=["server ends", "server stays"])
+@pytest.mark.parametrize(
+    ("end", "stays"),
+    [
+        ("", False),
+        pytest.param("", True, marks=at_length),
+        pytest.param("raise SystemExit(3)", False, marks=at_length),
+        pytest.param("1 / 0", False, marks=at_length),
+    ],
+)
 def test_no_child_outlives_the_interpreter(end: str, stays: bool) -> None:
-    if stays and end:
-        pytest.skip("one of them is enough")
     program = PROGRAM.format(config={"s": scripted({"stays": stays})}, end=end)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert not is_running(int(done.stdout))
@@ -53,6 +58,7 @@ def test_a_toolkit_that_is_let_go_of_ends_its_servers() -> None:
         time.sleep(0.01)
 
 
+@at_length
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_a_forked_child_has_servers_of_its_own(start: Start) -> None:
     program = f"""

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.server import Server, failure
-from tests.tools.mcp.conftest import HERE
+from tests.tools.mcp.conftest import HERE, at_length
 from tests.tools.mcp.test_questions import resumed, suspended
 from tests.tools.mcp.test_servers import Start, text
 from toolnexus import Answer, Cancel, ToolContext, Toolkit, ToolResult
@@ -103,6 +103,7 @@ def test_questions_belong_to_their_calls(process: Process, start: Start) -> None
     assert ok(kit.execute("s_ask", {}, resumed(first, Answer("x", ok=False)))) == "decline "
 
 
+@at_length
 def test_a_server_that_was_started_anew_is_met_anew(start: Start) -> None:
     process = Process()
     try:

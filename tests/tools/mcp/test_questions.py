@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.server import calls, says
-from tests.tools.mcp.conftest import official, scripted
+from tests.tools.mcp.conftest import at_length, official, scripted
 from tests.tools.mcp.test_servers import Start, is_waiting, text, value
 from toolnexus import Answer, Pending, RunResult, ToolContext, Toolkit, ToolResult
 from toolnexus.tools.mcp import server
@@ -267,6 +267,7 @@ def test_questions_of_the_official_server(start: Start) -> None:
     assert getattr(kit.execute("new_later", {"times": 2}), "text", None) == "after 2"
 
 
+@at_length
 def test_a_server_that_only_wants_to_be_called_again_is_not_for_ever(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.server import calls, says
-from tests.tools.mcp.conftest import is_running, official, scripted
+from tests.tools.mcp.conftest import at_length, is_running, official, scripted
 from toolnexus import Cancel, ConfigurationError, ToolContext, Toolkit, ToolResult, tool
 from toolnexus.tools.mcp import session
 
@@ -258,6 +258,7 @@ def test_a_server_that_dies_idle_is_noticed_and_started_again(start: Start) -> N
     assert value(kit.execute("s_pid", {})) != pid
 
 
+@at_length
 def test_a_session_that_winds_down_is_no_obstacle_to_the_next(start: Start) -> None:
     kit = start(scripted({"stays": True}))  # two seconds pass before it is killed
     first = value(kit.execute("s_pid", {}))
