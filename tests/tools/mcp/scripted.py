@@ -113,7 +113,7 @@ def call(name: str, args: dict[str, Any]) -> Any:
         case "refuse":
             raise RefusedError(-32602, "not like that", None)
         case "answer_late":  # goes on without the answer
-            threading.Thread(target=elicit, args=("?",), daemon=True).start()
+            threading.Thread(target=lambda: EARLY.put(elicit("?")), daemon=True).start()
             GO.wait()
             return "went on"
         case "asked_early":

@@ -116,6 +116,7 @@ def test_a_server_that_went_on_without_the_answer_has_its_result_taken(start: St
     while is_waiting(kit):
         time.sleep(0.001)
     assert value(kit.execute("s_answer_late", {}, resumed(asked, Answer("x", data="red")))) == "went on"
+    assert value(kit.execute("s_asked_early", {})) == {"action": "cancel"}  # nobody is left to answer
 
 
 def test_a_server_is_not_kept_waiting_for_ever(start: Start) -> None:
