@@ -16,6 +16,7 @@ nox.options.sessions = [
     "tests",
     "min_deps",
     "oracles",
+    "mcp",
     "examples",
     "wheel",
     "real",
@@ -50,7 +51,7 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def coverage(session: nox.Session) -> None:
     """The tests, and the branches that they leave out."""
-    session.install("--quiet", "-e", ".", *group("test"))
+    session.install("--quiet", "-e", ".[mcp]", *group("test"))
     session.run(*PYTEST, "--cov", "--cov-report=term", *session.posargs)
 
 
@@ -60,6 +61,21 @@ def suspension(session: nox.Session) -> None:
     session.install("--quiet", ".", *group("test"))
     env = {"TOOLNEXUS_SUSPENSION_ROUNDS": "200", "TOOLNEXUS_EVERY_CRASH": "1", "TOOLNEXUS_STATE_MACHINES": "500"}
     session.run("python", "-m", "pytest", "-q", "tests/suspension", env=env)
+
+
+@nox.session
+def mcp(session: nox.Session) -> None:
+    """MCP servers at length: of the official SDK, and, where node and npm are, the reference servers from npm."""
+    session.install("--quiet", ".[mcp]", *group("test"))
+    env = {"TOOLNEXUS_MCP": "1"}
+    if shutil.which("node") and shutil.which("npm"):
+        folder = Path(session.create_tmp()).resolve()
+        packages = [f"@modelcontextprotocol/server-{name}" for name in ("everything", "filesystem")]
+        session.run("npm", "install", "--silent", "--no-fund", "--prefix", str(folder), *packages, external=True)
+        env |= {"TOOLNEXUS_NPM": str(folder), "TOOLNEXUS_REQUIRE_NPM": "1"}
+    else:
+        session.warn("there is no node or no npm: the servers from npm are left out")
+    session.run("python", "-m", "pytest", "-q", "tests/tools/mcp", *session.posargs, env=env)
 
 
 @nox.session

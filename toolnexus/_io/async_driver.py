@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import time
@@ -58,6 +59,8 @@ async def drive(call: Call, world: AsyncWorld) -> AsyncGenerator[Sequence[Stream
         if call.watch is not None:
             audience = replace(audience, watch=call.watch(bounds))
         stored = await bounds.wait(_play_store(kept.load(), kept, world)) if kept is not None else None
+        if (connecting := call.toolkit.connecting()) is not None:
+            await bounds.wait(asyncio.wrap_future(connecting))
         run, first = call.begin(stored, audience.watch)
         audience.tell(run.take_news())
         async with aclosing(_carry_out(run, first, call, kept, world, bounds, audience)) as batches:

@@ -290,9 +290,12 @@ def _history(history: History | None) -> tuple[Message, ...]:
 
 def _model_options(options: CallOptions, toolkit: Toolkit | None) -> ModelOptions:
     max_tokens, choice = options.get("max_tokens"), options.get("tool_choice")
-    names = [] if toolkit is None else [tool.name for tool in toolkit.tools()]
-    if choice is not None and choice not in ("auto", "none", "required", *names):
-        raise ConfigurationError(f"tool_choice: expected 'auto', 'none', 'required' or one of {names}, got {choice!r}")
+    if choice not in (None, "auto", "none", "required"):  # or it names a tool: they may have to be fetched first
+        names = [] if toolkit is None else [tool.name for tool in toolkit.tools()]
+        if choice not in names:
+            raise ConfigurationError(
+                f"tool_choice: expected 'auto', 'none', 'required' or one of {names}, got {choice!r}"
+            )
     return ModelOptions(
         max_tokens=None if max_tokens is None else check_count("max_tokens", max_tokens, minimum=1),
         temperature=check_temperature(options.get("temperature")),
