@@ -143,10 +143,7 @@ class Call:
             raise TypeError(
                 f"unexpected keyword arguments {unknown}; a call takes {sorted(CallOptions.__annotations__)}"
             )
-        if toolkit is not None and not isinstance(toolkit, Toolkit):
-            raise ConfigurationError(
-                f"toolkit: expected a Toolkit, got {type(toolkit).__name__}; wrap tools as Toolkit(tool, ...)"
-            )
+        check_toolkit(toolkit)
         history, cancel, deadline = options.get("history"), options.get("cancel"), options.get("deadline")
         max_turns, model, system_prompt = options.get("max_turns"), options.get("model"), options.get("system_prompt")
         if cancel is not None and not isinstance(cancel, Cancel):
@@ -161,7 +158,7 @@ class Call:
             config=config,
             prompt=prompt if isinstance(prompt, Resumption) else _prompt(prompt),
             toolkit=toolkit if toolkit is not None else Toolkit(),
-            id=_conversation_id(id),
+            id=check_conversation_id(id),
             history=_history(history),
             cancel=cancel,
             deadline=config.deadline if deadline is None else check_deadline(deadline),
@@ -266,7 +263,16 @@ def _prompt(prompt: Prompt) -> Message:
     return Message("user", prompt)
 
 
-def _conversation_id(id: str | None) -> str | None:
+def check_toolkit(toolkit: Toolkit | None) -> None:
+    """Refuse what is no toolkit."""
+    if toolkit is not None and not isinstance(toolkit, Toolkit):
+        raise ConfigurationError(
+            f"toolkit: expected a Toolkit, got {type(toolkit).__name__}; wrap tools as Toolkit(tool, ...)"
+        )
+
+
+def check_conversation_id(id: str | None) -> str | None:
+    """Refuse what cannot be a conversation's id."""
     if id is not None and (not isinstance(id, str) or not id):
         raise ConfigurationError(f"id: expected a conversation id, a str that is not empty, got {id!r}")
     return id
