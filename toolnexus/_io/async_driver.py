@@ -21,7 +21,7 @@ from .async_closing import aclosing
 from .async_tools import AsyncTools
 from .async_transport import AsyncResponse, AsyncTransport
 from .bounds import Runs
-from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool
+from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool, misfit_of
 from .keeping import Kept
 from .launch import Call
 from .tool_calls import context_for, objection
@@ -268,8 +268,9 @@ async def _answer(
         bounds.check()
         logger.warning("wait_for failed for request %r", request.id, exc_info=error)
         return run.answer_failed(f"{type(error).__name__} in wait_for: {error}")
-    if not isinstance(answer, Answer):
-        return run.answer_failed(f"wait_for gave {type(answer).__name__}, not an Answer")
+    why = misfit_of(answer, request)
+    if why is not None:
+        return run.answer_failed(why)
     return run.answer_received(answer, time.time())
 
 

@@ -22,7 +22,7 @@ from ..events import StreamEvent
 from ..stores import Keep
 from ..suspension import Answer, Request
 from .bounds import Bounds, Runs
-from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool
+from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool, misfit_of
 from .keeping import Kept
 from .launch import Call
 from .sync_tools import SyncTools
@@ -287,8 +287,9 @@ def _answer(run: AgentRun, request: Request, wait_for: Callable[[Request], Answe
     except Exception as error:
         logger.warning("wait_for failed for request %r", request.id, exc_info=error)
         return run.answer_failed(f"{type(error).__name__} in wait_for: {error}")
-    if not isinstance(answer, Answer):
-        return run.answer_failed(f"wait_for gave {type(answer).__name__}, not an Answer")
+    why = misfit_of(answer, request)
+    if why is not None:
+        return run.answer_failed(why)
     return run.answer_received(answer, time.time())
 
 
