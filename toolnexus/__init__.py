@@ -86,7 +86,12 @@ if TYPE_CHECKING:
     from .stores.codec import messages_from_json, messages_to_json
     from .stores.sqlite import SQLiteStore
     from .sync_conversation import Conversation
+    from .tools.builtin import Builtins
+    from .tools.http import http_tool
+    from .tools.http_messages import HTTPReply
     from .tools.mcp.status import MCPChange, MCPStatus
+    from .tools.openapi import http_tools_from_openapi
+    from .tools.skills import Skill, SkillEntry, Skills
 
 __all__ = [
     "APIConnectionError",
@@ -103,6 +108,7 @@ __all__ = [
     "BadRequestError",
     "BeforeLLM",
     "BeforeTool",
+    "Builtins",
     "Cancel",
     "Chunk",
     "ChunkStream",
@@ -118,6 +124,7 @@ __all__ = [
     "DoneEvent",
     "EventStream",
     "FinishChunk",
+    "HTTPReply",
     "Hook",
     "HookPoint",
     "Hooks",
@@ -148,6 +155,9 @@ __all__ = [
     "RunCancelledError",
     "RunResult",
     "SQLiteStore",
+    "Skill",
+    "SkillEntry",
+    "Skills",
     "Snapshot",
     "StoreError",
     "StreamEvent",
@@ -177,6 +187,8 @@ __all__ = [
     "event_to_json",
     "from_anthropic",
     "from_openai",
+    "http_tool",
+    "http_tools_from_openapi",
     "messages_from_json",
     "messages_to_json",
     "pending",
@@ -192,6 +204,7 @@ _LATER = {
     "AsyncConversation": ".async_conversation",
     "BeforeLLM": ".hooks",
     "BeforeTool": ".hooks",
+    "Builtins": ".tools.builtin",
     "Chunk": ".chunks",
     "ChunkStream": ".chunk_stream",
     "ChunkTag": ".chunks",
@@ -199,6 +212,7 @@ _LATER = {
     "ContentChunk": ".chunks",
     "Conversation": ".sync_conversation",
     "FinishChunk": ".chunks",
+    "HTTPReply": ".tools.http_messages",
     "Hook": ".chunk_stream",
     "HookPoint": ".chunk_stream",
     "Hooks": ".hooks",
@@ -207,10 +221,15 @@ _LATER = {
     "ReasoningChunk": ".chunks",
     "RetryInfo": ".hooks",
     "SQLiteStore": ".stores.sqlite",
+    "Skill": ".tools.skills",
+    "SkillEntry": ".tools.skills",
+    "Skills": ".tools.skills",
     "ToolCallDeltaChunk": ".chunks",
     "UsageChunk": ".chunks",
     "from_anthropic": "._core.wire.anthropic_messages",
     "from_openai": "._core.wire.openai_messages",
+    "http_tool": ".tools.http",
+    "http_tools_from_openapi": ".tools.openapi",
     "messages_from_json": ".stores.codec",
     "messages_to_json": ".stores.codec",
     "to_anthropic": "._core.wire.anthropic_messages",

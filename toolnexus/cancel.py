@@ -14,7 +14,7 @@ class Cancel:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may cancel in the middle of any method
         self._cancelled = False
         self._callbacks: dict[object, Callable[[], object]] = {}
 
@@ -27,7 +27,7 @@ class Cancel:
         return self._cancelled
 
     def cancel(self) -> None:
-        """End the runs; returns at once, may be called again."""
+        """End the runs; returns at once, may be called again, also from a signal handler."""
         with self._lock:
             if self._cancelled:
                 return
@@ -48,10 +48,12 @@ class Cancel:
         """
         token = object()
         with self._lock:
+            self._callbacks[token] = callback
             if not self._cancelled:
-                self._callbacks[token] = callback
                 return lambda: self._remove(token)
-        callback()
+            was_called = self._callbacks.pop(token, None) is None  # by a signal handler, in between
+        if not was_called:
+            callback()
         return lambda: None
 
     def _remove(self, token: object) -> None:

@@ -176,7 +176,8 @@ def test_a_call_refuses(connect, serve, method, args, options, error, message):
     assert server.requests == []
 
 
-@pytest.mark.parametrize("callback", ["me", 5, async_function, AsyncCallable()], ids=str)
+@pytest.mark.case("api-async-callback-in-sync-client")
+@pytest.mark.parametrize("callback", ["me", 5, async_function, AsyncCallable()], ids=range(4))
 def test_the_sync_client_refuses_a_callback_that_it_cannot_call(serve, callback):
     server = serve(says("Never."))
     with new_client("sync", server) as client:

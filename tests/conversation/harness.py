@@ -54,6 +54,12 @@ class BlockingConversation:
     def iter_events(self, prompt: Any, **options: Any) -> BlockingEvents:
         return BlockingEvents(self._runner, self._chat.iter_events(prompt, **options))
 
+    def resume(self, answers: Any, **options: Any) -> RunResult:
+        return self._runner.run(self._chat.resume(answers, **options))
+
+    def resume_stream(self, answers: Any, **options: Any) -> BlockingEvents:
+        return BlockingEvents(self._runner, self._chat.resume_stream(answers, **options))
+
     def on_message(self, callback: Callable[[Message], object]) -> Hook:
         return self._chat.on_message(callback)
 

@@ -209,14 +209,29 @@ def test_forgetting_from_a_tool_of_the_send_is_refused(client):
     assert len(chat.messages) == 4
 
 
-def test_a_transcript_that_cannot_be_forgotten_is_an_error_of_the_store():
-    class Full(MemoryStore):
-        def save(self, id: str, messages: Sequence[Message], /) -> None:
-            raise OSError("disk full")
+class Full:
+    """A store without a place for anything."""
 
-    chat = SyncClient(base_url="http://127.0.0.1:1", model=MODEL, store=Full()).conversation(id="talk")
-    with pytest.raises(StoreError, match="conversation 'talk' could not be saved: OSError: disk full"):
-        chat.reset()
+    def get(self, id: str) -> None:
+        return None
+
+    def save(self, id: str, messages: Sequence[Message]) -> None:
+        raise OSError("disk full")
+
+
+def test_a_transcript_that_cannot_be_forgotten_is_an_error_of_the_store_and_holds_up_nobody():
+    with SyncClient(base_url="http://127.0.0.1:1", model=MODEL, store=Full()) as client:
+        with pytest.raises(StoreError, match="'talk' could not be saved: OSError: disk full") as caught:
+            client.conversation(id="talk").reset()
+        assert (standing(), caught.value.result) == (0, None)  # also while the error and its frames are alive
+
+    async def main() -> None:
+        async with AsyncClient(base_url="http://127.0.0.1:1", model=MODEL, store=Full()) as client:
+            with pytest.raises(StoreError, match="'talk' could not be saved: OSError: disk full") as caught:
+                await client.conversation(id="talk").reset()
+            assert (standing(), caught.value.result) == (0, None)
+
+    asyncio.run(main())
 
 
 def test_an_interrupt_after_the_end_of_a_send_is_none_of_the_next_ones(client):

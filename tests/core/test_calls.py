@@ -12,7 +12,7 @@ from toolnexus._core.commands import AdmitTools, RunTools, ToolOutcome, WaitFor
 from toolnexus._core.run import AgentRun
 from toolnexus.errors import AnswerMismatchError, ConfigurationError
 from toolnexus.events import PendingEvent, ToolResultEvent
-from toolnexus.messages import Message, ToolCallPart
+from toolnexus.messages import Message, TextPart, ToolCallPart, ToolResultPart
 from toolnexus.suspension import Answer, Pending, RequestCall
 from toolnexus.tool import Tool, ToolResult
 
@@ -201,3 +201,24 @@ def test_there_must_be_something_to_carry_on(answers: tuple[Answer, ...]) -> Non
         resumed(history, *answers)
     if not answers:
         say(resumed(history[:1]))
+
+
+def test_results_go_to_their_calls_in_order_where_a_turn_has_one_id_twice() -> None:
+    """As in history from elsewhere; our own calls get ids that differ."""
+    asked = Message("assistant", [ToolCallPart("c", "look", {"n": n}) for n in range(3)])
+    given = [Message("tool", [ToolResultPart("c", "look", (TextPart(text),))]) for text in ("first", "second")]
+    run = resumed([Message("user", "Go."), asked, *given])
+    assert isinstance(command := run.next_command(), RunTools)
+    assert [call.args for call in command.calls] == [{"n": 2}]
+    settle(run, "third")
+    assert outputs(run) == ["first", "second", "third"]
+
+
+def test_a_call_that_has_a_result_is_finished_whatever_its_history_says() -> None:
+    asked = Message("assistant", [ToolCallPart(f"c{n}", "look", {}, state="started") for n in range(2)])
+    run = make_run(LOOK, prompt=None, history=[Message("user", "Go."), asked, *left_result("c0")])
+    assert [call.state for call in run.messages[1].tool_calls] == ["finished", "started"]
+
+
+def left_result(id: str) -> list[Message]:
+    return [Message("tool", [ToolResultPart(id, "look", (TextPart("seen"),))])]

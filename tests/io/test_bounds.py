@@ -9,8 +9,9 @@ import time
 import pytest
 
 from toolnexus import APITimeoutError, Cancel, DeadlineExceededError, RunCancelledError
+from toolnexus._io import async_bounds
 from toolnexus._io import bounds as module
-from toolnexus._io.async_bounds import AsyncBounds, end_tasks
+from toolnexus._io.async_bounds import AsyncBounds, end_tasks, to_its_end
 from toolnexus._io.bounds import Bounds, Patience
 
 
@@ -249,3 +250,49 @@ def test_ended_tasks_report_nothing_as_lost():
 
     asyncio.run(main())
     assert noise == []
+
+
+@pytest.mark.parametrize("times", [0, 1, 3])
+def test_what_must_not_be_broken_off_ends_before_a_cancel_is_passed_on(times):
+    async def main() -> None:
+        opened, done = asyncio.Event(), False
+
+        async def save() -> str:
+            nonlocal done
+            await opened.wait()
+            done = True
+            return "saved"
+
+        task = asyncio.ensure_future(to_its_end(save()))
+        await asyncio.sleep(0)
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0)
+            assert not task.done()
+        opened.set()
+        await asyncio.wait({task})
+        assert done
+        assert task.cancelled() if times else task.result() == "saved"
+
+    asyncio.run(main())
+
+
+def test_what_must_not_be_broken_off_may_fail():
+    async def save() -> None:
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        asyncio.run(to_its_end(save()))
+
+
+def test_what_never_ends_is_given_up_after_a_cancel(monkeypatch):
+    monkeypatch.setattr(async_bounds, "SAVE_GRACE_S", 0.01)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(to_its_end(asyncio.Event().wait()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())

@@ -290,6 +290,19 @@ def test_a_task_that_is_cancelled_just_as_its_turn_comes_passes_it_on(keep):
     asyncio.run(main())
 
 
+def test_a_task_may_be_told_twice_that_its_turn_has_come(keep):
+    async def main() -> None:
+        first = await aentered(keep)
+        second, third = asyncio.create_task(aentered(keep)), asyncio.create_task(aentered(keep))
+        await until(lambda: standing() == 3)
+        first.leave()
+        third.cancel()  # who leaves tells the first of the line again, which does not hurt
+        await asyncio.gather(third, return_exceptions=True)
+        (await second).leave()
+
+    asyncio.run(main())
+
+
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals cannot be sent to a thread on this system")
 def test_an_interrupt_from_the_keyboard_ends_the_wait(keep, queue):
     holds, interrupted, over = threading.Event(), threading.Event(), threading.Event()
@@ -352,6 +365,26 @@ def test_a_place_that_the_garbage_collector_finds_in_another_thread_is_left(keep
         waits.join()
     finally:
         gc.enable()
+
+
+def test_a_run_that_comes_while_the_collector_is_at_the_one_at_work_waits_for_the_end_of_that(keep, queue):
+    came: list[Thread] = []
+
+    class Node:
+        def __init__(self) -> None:
+            self.me, self.place = self, entered(keep)
+
+        def __del__(self) -> None:  # references to the place are cleared by now, and it has not been left yet
+            came.append(Thread(lambda: entered(keep).leave()))
+            queue.wait_for(2)
+
+    gc.disable()
+    try:
+        Node()
+        gc.collect()
+    finally:
+        gc.enable()
+    came[0].join()
 
 
 def test_a_place_may_be_left_by_a_finalizer_in_the_midst_of_a_change(keep, queue):
@@ -458,6 +491,16 @@ def test_a_forked_child_begins_with_empty_lines_and_the_parent_keeps_its_own():
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60
     )
     assert (run.stdout, run.stderr, run.returncode) == ("", "", 0)
+
+
+def test_what_a_forked_child_forgets_holds_up_nobody_there(keep):
+    place, lock = entered(keep), lines._lock
+    lines._forget()
+    assert lines._lock is not lock
+    other = entered(keep)
+    place.leave()
+    assert standing() == 1
+    other.leave()
 
 
 # -- waiting for oneself

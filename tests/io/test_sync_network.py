@@ -10,6 +10,7 @@ import httpcore
 import httpx
 import pytest
 
+from tests.server import PATIENCE_S, Gate, Server, reply, says
 from toolnexus._io.bounds import Bounds, Patience
 from toolnexus._io.sync_network import DirectTransport, Line
 
@@ -63,3 +64,36 @@ def test_a_closed_transport_takes_no_request(port):
     request = httpx.Request("POST", f"http://127.0.0.1:{port}", extensions={"patience": patience})
     with pytest.raises(httpcore.ConnectError, match="the client is closed"):
         transport.handle_request(request)
+
+
+def opened(transport: DirectTransport, server: Server, bounds: Bounds) -> httpx.Response:
+    extensions = {"patience": Patience(bounds), "timeout": {"read": PATIENCE_S}}
+    request = httpx.Request("POST", server.url, content=b"{}", extensions=extensions)
+    return transport.handle_request(request)
+
+
+def test_the_end_of_a_run_drops_the_connections_that_it_has_left_behind_and_no_others(serve):
+    server = serve(says("Hi."), reply(Gate()), reply(Gate()))
+    transport, bounds, other = DirectTransport(None), Bounds(None, None), Bounds(None, None)
+    opened(transport, server, bounds)
+    kept = opened(transport, server, other)
+    opened(transport, server, bounds)
+    transport.end(bounds)
+    server.wait_for(lambda: server.open_connections == 1)
+    kept.close()
+    server.wait_all_closed()
+    assert (transport._busy, transport._idle) == (set(), [])
+
+
+def test_a_connection_whose_giving_back_was_interrupted_is_dropped(serve, monkeypatch):
+    def interrupted(self: httpcore.Response) -> None:
+        raise KeyboardInterrupt
+
+    server = serve(says("Hi."))
+    transport = DirectTransport(None)
+    response = opened(transport, server, Bounds(None, None))
+    monkeypatch.setattr(httpcore.Response, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        response.close()
+    server.wait_all_closed()
+    assert (transport._busy, transport._idle) == (set(), [])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 import weakref
 
-import pytest
-
 from tests.server import PATIENCE_S
 from toolnexus._io import threads
 from toolnexus._io.threads import DaemonThreads
@@ -85,11 +83,13 @@ def test_closing_does_not_wait_for_a_busy_thread():
     over.set()
 
 
-def test_a_closed_pool_takes_no_work():
+def test_a_closed_pool_does_what_is_left_to_do_and_keeps_no_thread():
     pool = DaemonThreads("test-pool")
+    run_and_wait(pool)
     pool.close()
-    with pytest.raises(RuntimeError, match="the client is closed"):
-        pool.start(lambda: None)
+    thread = run_and_wait(pool)
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
 
 
 def test_an_idle_thread_keeps_nothing_of_its_work_alive():

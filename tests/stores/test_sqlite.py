@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import shutil
@@ -32,6 +33,7 @@ from toolnexus import (
     ToolCallPart,
 )
 from toolnexus.stores import sqlite as module
+from toolnexus.stores import sqlite_file as file_module
 from toolnexus.testing.transcripts import IDS, turn
 
 ROOT = Path(__file__).parents[2]
@@ -139,8 +141,9 @@ def test_the_path_is_that_of_the_folder_of_then(tmp_path: Path, monkeypatch: pyt
     with SQLiteStore("talk.db") as store:
         monkeypatch.chdir(tmp_path.parent)
         store.save("talk", turn(1))
-        store._file.before_fork()  # it forgets its connections, and opens another
-        store._file.after_fork()
+        file_module._before_fork()  # it closes its connection, and opens another
+        assert store._file._idle == []
+        file_module._after_fork()
         assert store.get("talk") == turn(1)
     assert (tmp_path / "talk.db").is_file()
 
@@ -377,9 +380,9 @@ def test_a_damaged_conversation_is_named_and_nothing_is_put_in_its_place(
 
 def test_damage_found_later_ends_saving_over_it(store: SQLiteStore, path: Path):
     store.save("talk", turn(1))
-    sql(path, "UPDATE messages SET body = 'x' WHERE position = 0", "UPDATE conversations SET revision = 5")
+    sql(path, "UPDATE messages SET body = 'x' WHERE position = 0")
     with pytest.raises(StoreError, match="message 0"):
-        store.get("talk")
+        store.load("talk")
     with pytest.raises(ConversationConflictError):
         store.save("talk", turn(2))
 
@@ -445,6 +448,61 @@ def test_opening_waits_for_others_and_not_for_ever(path: Path):
         thread.join()
         opened[0].save("talk", turn(1))
         opened[0].close()
+
+
+def test_a_read_that_failed_forgets_nothing(store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch):
+    store.save("talk", turn(1))
+    monkeypatch.setattr(store._file, "_take", unavailable)
+    with pytest.raises(StoreError, match=r"^conversation 'talk': .*OperationalError: no disk, after 0 messages$"):
+        store.get("talk")
+    monkeypatch.undo()
+    store.save("talk", turn(2))
+
+
+def unavailable() -> None:
+    raise sqlite3.OperationalError("no disk")
+
+
+def test_the_change_to_wal_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch):
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        slept: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            if other.in_transaction:
+                other.execute("ROLLBACK")
+
+        monkeypatch.setattr("toolnexus.stores.sqlite_file.time.sleep", sleep)
+        with SQLiteStore(path) as store:
+            assert slept
+            store.save("talk", turn(1))
+            assert sql(path, "PRAGMA journal_mode") == [("wal",)]
+
+
+def test_two_may_open_a_new_file_at_once(path: Path, monkeypatch: pytest.MonkeyPatch):
+    use_wal = file_module.SQLiteFile._use_wal
+    others: list[SQLiteStore] = []
+
+    def after_another(self: Any, db: sqlite3.Connection) -> None:
+        monkeypatch.undo()
+        others.append(SQLiteStore(path))  # between our look at the empty file and our making of tables
+        others[0].save("talk", turn(1))
+        use_wal(self, db)
+
+    monkeypatch.setattr(file_module.SQLiteFile, "_use_wal", after_another)
+    with SQLiteStore(path) as store:
+        assert store.get("talk") == turn(1)
+    others[0].close()
+
+
+def test_a_store_that_is_let_go_of_is_closed(path: Path):
+    store = SQLiteStore(path)
+    (connection,) = store._file._idle
+    del store
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
 
 
 def test_an_interrupt_in_a_transaction_leaves_nothing_of_it(store: SQLiteStore):

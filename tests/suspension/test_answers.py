@@ -283,6 +283,19 @@ def test_each_hook_asks_for_itself_and_another_process_knows_which_one_asked(con
     assert RAN == [("ask", "b", None), ("ask", "b", "yes to b?"), ("ask", "a", None), ("ask", "a", "yes to a?")]
 
 
+def test_hooks_that_are_made_alike_ask_each_for_itself(connect, serve):
+    def made(word: str) -> Hooks:
+        return Hooks(before_tool=lambda call: pending(word, kind=word))
+
+    client = connect(serve(model([("c0", "look", {"what": "a"})], "Done.")), hooks=[made("one"), made("two")])
+    result = client.stream("Go.", TOOLS)
+    for word in ("one", "two"):
+        assert [request.kind for request in result.requests] == [word]
+        assert RAN == []
+        result = resume_by(client, result)
+    assert outputs(result) == ["a is there"]
+
+
 def test_a_call_that_a_hooks_question_was_declined_for_does_not_run(connect, serve):
     client = connect(serve(model(ONE, "Done.")), hooks=hooks_of_this_process())
     result = client.stream("Go.", TOOLS)
@@ -310,6 +323,36 @@ def test_with_wait_for_a_resume_answers_what_the_answers_leave_open(connect, ser
     assert [request.id for request in asked] == ["ask a", "ask b", "ask d"]
     assert [event.request.id for event in seen if event.type == "pending"] == ["ask a", "ask b", "ask d"]
     assert outputs(result) == [f"{what}: yes to {what}?" for what in "abcd"]
+
+
+def test_an_answer_is_on_record_before_anybody_is_asked_for_another(connect, serve):
+    """Whoever is asked may take days, and the process may die meanwhile."""
+    server = serve(model(FOUR[:2], "Done."))
+    store = MemoryStore()
+    seen: list[Any] = []
+
+    def wait_for(request: Request) -> Answer:
+        seen.append([call.state for message in store.get("t") or () for call in message.tool_calls])
+        return yes(request)
+
+    connect(server, store=store).stream("Go.", TOOLS, id="t")
+    result = connect(server, store=store, wait_for=wait_for).resume(Answer("ask a", ok=False), TOOLS, id="t")
+    assert seen == [["finished", "open"]]
+    assert result.status == "done"
+
+
+def test_an_answer_is_on_record_before_a_hook_sees_its_call_again(connect, serve):
+    server = serve(model(ONE, "Done."))
+    store = MemoryStore()
+    seen: list[Any] = []
+
+    def before_tool(_: BeforeTool) -> None:
+        seen.append([call.request for message in store.get("t") or () for call in message.tool_calls])
+
+    connect(server, store=store).stream("Go.", TOOLS, id="t")
+    client = connect(server, store=store, hooks=Hooks(before_tool=before_tool))
+    assert client.resume(Answer("ask a"), TOOLS, id="t").status == "done"
+    assert seen == [[None]]
 
 
 def test_two_clients_of_one_store_go_on_with_each_others_questions(connect, serve):

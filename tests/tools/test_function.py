@@ -120,13 +120,15 @@ def test_good_names_are_taken(name: str) -> None:
     assert define_tool(lambda: None, name=name).name == name
 
 
+@pytest.mark.case("schema-bad-tool-names")
 @pytest.mark.parametrize("name", ["", "a b", "größe", "x" * 65, "a\n", "a.b", 5])
-def test_bad_names_are_refused(name: Any) -> None:  # schema-bad-tool-names
+def test_bad_names_are_refused(name: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"tool name: expected 1 to 64 of .* got .*; pass name="):
         define_tool(lambda: None, name=name)
 
 
-def test_a_function_whose_own_name_is_bad_needs_another() -> None:  # schema-bad-tool-names
+@pytest.mark.case("schema-bad-tool-names")
+def test_a_function_whose_own_name_is_bad_needs_another() -> None:
     def größe() -> None: ...
 
     for function in (größe, lambda: None):

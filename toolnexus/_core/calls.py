@@ -184,7 +184,7 @@ class Calls:
 
     def finished(self, outcome: ToolOutcome) -> list[StreamEvent]:
         """A call of the current command has a result, or waits for an answer."""
-        call = self._expected(outcome.slot)
+        call = self._expected(outcome.slot, admitted=all(call.is_admitted for call in self._batch))
         self._batch.remove(call)
         call.duration += outcome.duration
         if isinstance(outcome.value, ToolResult):
@@ -192,11 +192,12 @@ class Calls:
         args = call.args if outcome.args is None else outcome.args
         return self._suspend(call, outcome.value, outcome.gate, args)
 
-    def _expected(self, slot: int, *, admitted: bool | None = None) -> _Call:
+    def _expected(self, slot: int, *, admitted: bool) -> _Call:
+        """The call of this slot, which the current command names: those that are not admitted, or else all."""
         for call in self._batch:
-            if call.slot == slot and admitted in (None, call.is_admitted):
+            if call.slot == slot and call.is_admitted is admitted:
                 return call
-        raise RuntimeError(f"no call of slot {slot} is being {'admitted or run' if admitted is None else 'admitted'}")
+        raise RuntimeError(f"no call of slot {slot} is being {'admitted or run' if admitted else 'admitted'}")
 
     def check(self, answers: Sequence[Answer], *, can_wait: bool) -> None:
         """Refuse answers that cannot be taken, before any is.
@@ -292,8 +293,7 @@ class Calls:
 
     def _settle(self, call: _Call, result: ToolResult) -> list[StreamEvent]:
         result = _bounded(result, self._limits.tool_output_bytes)
-        call.part, call.result = finished(call.part), result_part(call.part, result)
-        call.record = ToolCallRecord(
+        record = ToolCallRecord(
             id=call.part.id,
             name=call.part.name,
             args=call.part.args,
@@ -302,6 +302,8 @@ class Calls:
             metadata=result.metadata,
             duration=call.duration,
         )
+        # In one step: an interrupt in the middle would leave a result that no record tells of.
+        call.record, call.part, call.result = record, finished(call.part), result_part(call.part, result)
         return [ToolResultEvent(call.part.id, call.part.name, result.text, result.is_error)]
 
     def _close(self, call: _Call) -> list[StreamEvent]:

@@ -34,6 +34,7 @@ class Reply:
         self._reader = reader
         self._turn = turn
         self._limits = limits
+        self._max_quick = min(limits.line_bytes, limits.event_bytes)
         self._decoder: SSEDecoder | None = None
         self._events = 0
         self._body: list[bytes] = []  # of an error, of a whole reply, or the first bytes before we know
@@ -114,12 +115,22 @@ class Reply:
             self._receive_stream(start)
 
     def _receive_stream(self, data: bytes) -> None:
-        assert self._decoder is not None
-        for event in self._decoder.receive(data):
-            self._events += 1
-            self._reader.event_received(event)
-            if self._turn.ended:
-                break
+        decoder, reader, at = self._decoder, self._reader, 0
+        assert decoder is not None
+        while at < len(data) and not self._turn.ended:
+            if decoder.is_between_events:
+                texts, at = reader.template.texts(data, at, self._max_quick)
+                reader.texts_received(texts)
+                self._events += len(texts)
+            # While there is a template, one event is read, and what follows is held against the template again.
+            end = data.find(b"\n\n", at) + 2 if reader.template.is_known else 0
+            piece = data[at:end] if end > 1 else data[at:]
+            at += len(piece)
+            for event in decoder.receive(piece):
+                self._events += 1
+                reader.event_received(event)
+                if self._turn.ended:
+                    break
 
     def _read_whole(self, body: bytes) -> None:
         text = body.decode("utf-8", "replace").strip()

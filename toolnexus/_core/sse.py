@@ -82,14 +82,24 @@ class SSEDecoder:
         self._hold(lines.pop())
         events: list[ServerSentEvent] = []
         for line in lines:
-            if not line:
-                if self._data or self._type or self._id != self.last_event_id:
-                    self._dispatch(events)
-            elif len(line) > self._max_line:
+            if len(line) > self._max_line:
                 raise self._too_large("line", self._max_line)
-            else:
+            if line[:6] == b"data: ":  # the two kinds of line that nearly every event is made of
+                self._append(line[6:])
+            elif line[:7] == b"event: ":
+                self._type = line[7:].decode("utf-8", "replace")
+            elif line:
                 self._field(line)
+            elif self._data or self._type or self._id != self.last_event_id:
+                self._dispatch(events)
         return events
+
+    @property
+    def is_between_events(self) -> bool:
+        """Whether what comes next is the first byte of an event."""
+        return not (
+            self._line or self._data or self._type or self._skip_lf or self._at_start or self._id != self.last_event_id
+        )
 
     def _hold(self, piece: bytes) -> None:
         if piece:
@@ -99,9 +109,6 @@ class SSEDecoder:
                 raise self._too_large("line", self._max_line)
 
     def _field(self, line: bytes) -> None:
-        if line[:6] == b"data: ":  # nearly every line
-            self._append(line[6:])
-            return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         match name:

@@ -74,9 +74,11 @@ async def drive(call: Call, world: AsyncWorld) -> AsyncGenerator[Sequence[Stream
                 else:
                     yield events
     except BaseException as error:
-        await _abandon(run, call, kept, world, error)
-        if run is not None:
-            audience.tell(run.take_news())
+        try:
+            await _abandon(run, call, kept, world, error)
+        finally:  # a second cancel comes out there
+            if run is not None:
+                audience.tell(run.take_news())
         raise
     finally:
         world.runs.leave(bounds)

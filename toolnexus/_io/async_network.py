@@ -20,6 +20,7 @@ import httpcore
 import httpx
 
 from .bounds import Patience
+from .framing import Chunks, Inflow, is_chunked
 
 _KEEPALIVE_S = 60.0
 _ATTEMPT_DELAY_S = 0.25
@@ -179,6 +180,8 @@ def _close(sock: socket.socket, attempt: asyncio.Future[None]) -> None:
     sock.close()
 
 
+_READ_BYTES = 64 * 1024
+
 _BROKEN = (httpcore.NetworkError, httpcore.RemoteProtocolError)
 
 
@@ -190,6 +193,10 @@ class AsyncLine(httpcore.AsyncNetworkBackend):
         self._loop = asyncio.get_running_loop()
         self._connecting: asyncio.Timeout | None = None
         self._aborted = False
+        self.stream = AsyncLineStream(self, self._protocol)
+        self.inflow = Inflow()
+        self.unsent: bytes | None = None
+        """The head of a request, which waits for the body to go with it; `None` before there is one to wait for."""
         self.patience: Patience | None = None
         self.is_reused = False
         self.has_heard = False
@@ -206,7 +213,7 @@ class AsyncLine(httpcore.AsyncNetworkBackend):
         async with self.connecting(timeout):
             sock = await _connect_first(host, port)
             await self._loop.create_connection(lambda: self._protocol, sock=sock)
-        return AsyncLineStream(self, self._protocol)
+        return self.stream
 
     @contextlib.asynccontextmanager
     async def connecting(self, timeout: float | None) -> AsyncGenerator[None]:
@@ -248,11 +255,18 @@ class AsyncLineStream(httpcore.AsyncNetworkStream):
         self._protocol = protocol
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        data = await self._protocol.read(max_bytes, self._line.timeout(timeout))
-        self._line.has_heard = self._line.has_heard or bool(data)
-        return data
+        inflow = self._line.inflow
+        data, inflow.held = inflow.held, b""
+        if not data:
+            data = await self._protocol.read(max_bytes, self._line.timeout(timeout))
+            self._line.has_heard = self._line.has_heard or bool(data)
+        return inflow.take(data)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if self._line.unsent is None:  # httpcore writes the head, then the body, then b"" for the end
+            self._line.unsent = buffer
+            return
+        buffer, self._line.unsent = self._line.unsent + buffer, b""
         if buffer:
             await self._protocol.write(buffer, self._line.timeout(timeout))
 
@@ -273,7 +287,7 @@ class AsyncLineStream(httpcore.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> Any:  # Any: as httpcore declares it
         if info == "is_readable":  # of an idle connection: the server has closed it
-            return self._protocol.is_readable
+            return bool(self._line.inflow.held) or self._protocol.is_readable
         return self._protocol.transport.get_extra_info(info) if self._protocol.transport is not None else None
 
 
@@ -307,9 +321,12 @@ class AsyncDirectTransport(httpx.AsyncBaseTransport):
         while True:
             connection, line = self._take(core_request.url.origin, fresh)
             line.patience = patience
+            line.inflow.head_expected()
+            line.unsent = None
             unlink = patience.bounds.cancel.add_callback(line.interrupt)
             try:
                 response = await connection.handle_async_request(core_request)
+                line.inflow.body_expected()
                 break
             except BaseException as error:
                 unlink()
@@ -324,7 +341,9 @@ class AsyncDirectTransport(httpx.AsyncBaseTransport):
         return httpx.Response(
             response.status,
             headers=response.headers,
-            stream=_AsyncResponseStream(self, connection, line, response, unlink),
+            stream=_AsyncResponseStream(
+                self, connection, line, response, unlink, request.extensions["timeout"]["read"]
+            ),
             extensions={**response.extensions, "patience": patience},
         )
 
@@ -374,14 +393,25 @@ class _AsyncResponseStream(httpx.AsyncByteStream):
         line: AsyncLine,
         response: httpcore.Response,
         unlink: Callable[[], None],
+        idle: float | None,
     ) -> None:
         self._transport = transport
         self._connection = connection
         self._line = line
         self._response = response
         self._unlink = unlink
+        self._idle = idle
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        if is_chunked(self._response):  # the plain chunks first, then the rest is h11's
+            chunks = Chunks()
+            while not chunks.is_over and (data := await self._line.stream.read(_READ_BYTES, self._idle)):
+                joined = chunks.receive(data)
+                if joined:
+                    yield joined
+            if chunks.error is not None:
+                raise chunks.error
+            self._line.inflow.held = chunks.rest
         async for part in self._response.stream:  # type: ignore[union-attr]  # httpcore types it for both worlds at once
             yield part
 

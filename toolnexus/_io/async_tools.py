@@ -93,7 +93,10 @@ class AsyncTools:
             return error
 
     async def in_thread(self, function: Callable[[], Any]) -> Any:  # Any: what the tool returns
-        """Run a sync tool in a thread. When the wait is cancelled the thread goes on, and its result is dropped."""
+        """Run a sync tool in a thread. When the wait is cancelled the thread goes on, and its result is dropped.
+
+        If it is cancelled before the thread has begun, nothing is run.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
         variables = contextvars.copy_context()
@@ -109,6 +112,8 @@ class AsyncTools:
                 done.set_result(value)
 
         def work() -> None:
+            if done.cancelled():
+                return
             value, error = None, None
             try:
                 value = variables.run(function)

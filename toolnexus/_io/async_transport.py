@@ -33,6 +33,8 @@ class AsyncTransport:
     def __init__(self, config: ClientConfig, http_client: httpx.AsyncClient | None) -> None:
         self._config = config
         self._given = http_client
+        self._url = httpx.URL(config.url)
+        self._headers = request_headers(config, with_key=http_client is not None)
         self._own: httpx.AsyncClient | None = None
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -81,7 +83,7 @@ class AsyncTransport:
     def _request(self, client: httpx.AsyncClient, body: dict[str, Any], patience: Patience) -> httpx.Request:
         config = self._config
         extensions: dict[str, Any] = {"patience": patience}
-        url = httpx.URL(config.url)
+        url = self._url
         if self._given is not None:
             hidden = hidden_query(config, client)
             url, extensions = (url, {**extensions, **hidden}) if hidden else (url_with_query(config), extensions)
@@ -92,8 +94,7 @@ class AsyncTransport:
             "write": patience.timeout(timeouts.write),
             "pool": patience.timeout(timeouts.pool),
         }
-        headers = request_headers(config, with_key=self._given is not None)
-        return client.build_request("POST", url, content=encode(body), headers=headers, extensions=extensions)
+        return client.build_request("POST", url, content=encode(body), headers=self._headers, extensions=extensions)
 
     async def _client(self) -> httpx.AsyncClient:
         """Our client for the running event loop; a client may be used in several, one after the other."""
@@ -207,15 +208,16 @@ class AsyncKeyedTransport(httpx.AsyncBaseTransport):
     """Puts the key and the query on a copy of the request, below the place where httpx writes its log."""
 
     def __init__(self, config: ClientConfig, transport: httpx.AsyncBaseTransport) -> None:
-        self._config = config
+        self._url = url_with_query(config)
+        self._keys = key_headers(config)
         self._transport = transport
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         return await self._transport.handle_async_request(
             httpx.Request(
                 request.method,
-                url_with_query(self._config),
-                headers=[*request.headers.raw, *key_headers(self._config)],
+                self._url,
+                headers=[*request.headers.raw, *self._keys],
                 stream=request.stream,
                 extensions=request.extensions,
             )

@@ -70,7 +70,7 @@ class Runs:
     """The runs of a client that are under way, so that closing it ends them wherever they wait."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._open: set[Bounds] = set()
         self._is_closed = False
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
+import queue
 import sys
 import threading
 import time
@@ -40,6 +42,14 @@ class SyncWorld:
     runs: Runs
     wait_for: Callable[[Request], Answer] | None
 
+    def leave(self, call: Call, bounds: Bounds) -> None:
+        """A run is over: nothing of it is left; may be called again."""
+        self.runs.leave(bounds)
+        bounds.close()
+        self.transport.end(bounds)
+        if call.place is not None:
+            call.place.leave()
+
 
 def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None, None]:
     """Run a call to its end, a batch of events for each read; the last batch is the `DoneEvent`.
@@ -48,12 +58,23 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
         ToolnexusError: The run failed; `.result` says how far it came.
     """
     bounds = Bounds(call.cancel, call.deadline)
+    try:
+        try:
+            run = yield from _drive(call, world, bounds)
+        finally:
+            world.leave(call, bounds)
+    finally:  # once more: an interrupt may have struck in the first
+        world.leave(call, bounds)
+    yield run.done()
+
+
+def _drive(call: Call, world: SyncWorld, bounds: Bounds) -> Generator[Sequence[StreamEvent], None, AgentRun]:
     run: AgentRun | None = None
     kept = Kept(call.keep) if call.keep is not None else None
     place = call.place
     audience = Audience(call.hooks, None, world.tools.spawn)
-    world.runs.enter(bounds)
     try:
+        world.runs.enter(bounds)
         bounds.check()
         if place is not None:
             place.enter(bounds)
@@ -81,12 +102,7 @@ def drive(call: Call, world: SyncWorld) -> Generator[Sequence[StreamEvent], None
         if run is not None:
             audience.tell(run.take_news())
         raise
-    finally:
-        world.runs.leave(bounds)
-        bounds.close()
-        if place is not None:
-            place.leave()
-    yield run.done()
+    return run
 
 
 def _wait(future: Future[None], bounds: Bounds) -> None:
@@ -253,10 +269,12 @@ def _read(run: AgentRun, response: SyncResponse, audience: Audience) -> Sequence
 
 
 def _sleep(seconds: float, bounds: Bounds) -> None:
-    woken = threading.Event()
-    unlink = bounds.cancel.add_callback(woken.set)
+    # Not an Event: a signal handler may cancel in the middle of its methods, and would find it locked.
+    woken: queue.SimpleQueue[None] = queue.SimpleQueue()
+    unlink = bounds.cancel.add_callback(lambda: woken.put(None))
     try:
-        woken.wait(min(seconds, bounds.remaining))
+        with contextlib.suppress(queue.Empty):
+            woken.get(timeout=min(seconds, bounds.remaining, threading.TIMEOUT_MAX))
     finally:
         unlink()
     bounds.check()

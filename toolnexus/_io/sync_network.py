@@ -18,11 +18,14 @@ from typing import Any
 import httpcore
 import httpx
 
-from .bounds import Patience
+from .bounds import Bounds, Patience
+from .framing import Chunks, Inflow, is_chunked
 
 _KEEPALIVE_S = 60.0
 """How long an idle connection is kept; servers and load balancers close theirs after about a minute."""
 
+
+_READ_BYTES = 64 * 1024
 
 _BROKEN = (httpcore.NetworkError, httpcore.RemoteProtocolError)
 
@@ -33,7 +36,14 @@ class Line(httpcore.NetworkBackend):
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
         self._interrupted = False
+        self.stream: LineStream | None = None
+        """Set once connected."""
+        self.inflow = Inflow()
+        self.unsent: bytes | None = None
+        """The head of a request, which waits for the body to go with it; `None` before there is one to wait for."""
         self.patience: Patience | None = None
+        self.owner: Bounds | None = None
+        """The run that uses the connection."""
         self.is_reused = False
         self.has_heard = False
         """Whether any byte of the current exchange's response came."""
@@ -47,7 +57,8 @@ class Line(httpcore.NetworkBackend):
         socket_options: Iterable[Any] | None = None,  # Any: as httpcore declares it
     ) -> httpcore.NetworkStream:
         try:
-            return LineStream(self, self._connect(host, port, timeout))
+            self.stream = LineStream(self, self._connect(host, port, timeout))
+            return self.stream
         except TimeoutError:
             raise httpcore.ConnectTimeout from None
         except OSError as error:
@@ -58,7 +69,7 @@ class Line(httpcore.NetworkBackend):
         failure: OSError = OSError(f"{host!r} has no address")
         for family, kind, proto, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             try:
-                sock = socket.socket(family, kind, proto)
+                sock = self._socket = socket.socket(family, kind, proto)
             except OSError as error:  # no IPv6 on this machine, for one
                 failure = error
                 continue
@@ -94,6 +105,11 @@ class Line(httpcore.NetworkBackend):
         if self._socket is not None:
             shut_down(self._socket)
 
+    def close(self) -> None:
+        """Close the connection; nobody waits for it."""
+        if self._socket is not None:
+            self._socket.close()
+
 
 class LineStream(httpcore.NetworkStream):
     def __init__(self, line: Line, sock: socket.socket) -> None:
@@ -101,6 +117,11 @@ class LineStream(httpcore.NetworkStream):
         self._socket = sock
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        inflow = self._line.inflow
+        data, inflow.held = inflow.held or self._receive(max_bytes, timeout), b""
+        return inflow.take(data)
+
+    def _receive(self, max_bytes: int, timeout: float | None) -> bytes:
         try:
             self._socket.settimeout(self._line.timeout(timeout))
             data = self._socket.recv(max_bytes)
@@ -112,6 +133,10 @@ class LineStream(httpcore.NetworkStream):
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if self._line.unsent is None:  # httpcore writes the head, then the body, then b"" for the end
+            self._line.unsent = buffer
+            return
+        buffer, self._line.unsent = self._line.unsent + buffer, b""
         try:
             while buffer:  # not sendall: the timeout is one of silence, not for the whole
                 self._socket.settimeout(self._line.timeout(timeout))
@@ -145,7 +170,7 @@ class LineStream(httpcore.NetworkStream):
 
     def get_extra_info(self, info: str) -> Any:  # Any: as httpcore declares it
         if info == "is_readable":  # of an idle connection: the server has closed it
-            return _is_readable(self._socket)
+            return bool(self._line.inflow.held) or _is_readable(self._socket)
         return self._socket if info == "socket" else None
 
 
@@ -165,13 +190,17 @@ def shut_down(sock: socket.socket) -> None:
 
 
 class DirectTransport(httpx.BaseTransport):
-    """Sends requests to one origin; each has a connection that is its alone until the response is closed."""
+    """Sends requests to one origin; each has a connection that is its alone until the response is closed.
+
+    A `KeyboardInterrupt` may strike between any two lines. So a connection is taken and given back in steps, each of
+    which leaves it with its owner or in the list of idle ones, and `end` finds what an owner has left behind.
+    """
 
     def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
         self._ssl_context = ssl_context
         self._idle: list[tuple[httpcore.HTTPConnection, Line]] = []
         self._busy: set[Line] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed = False
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -190,15 +219,18 @@ class DirectTransport(httpx.BaseTransport):
         patience: Patience = request.extensions["patience"]
         fresh = False
         while True:
-            connection, line = self._take(core_request.url.origin, fresh)
+            connection, line = self._take(core_request.url.origin, fresh, patience.bounds)
             line.patience = patience
+            line.inflow.head_expected()
+            line.unsent = None
             unlink = patience.bounds.cancel.add_callback(line.interrupt)
             try:
                 response = connection.handle_request(core_request)
+                line.inflow.body_expected()
                 break
             except BaseException as error:
                 unlink()
-                self._drop(connection, line)
+                self.drop(line)
                 # A server may close an idle connection at any time, and some do so right after a response without
                 # a word (llama.cpp). That is no failure of this request: another connection will do.
                 # RFC 9112, section 9.3.1, "Retrying requests".
@@ -209,25 +241,28 @@ class DirectTransport(httpx.BaseTransport):
         return httpx.Response(
             response.status,
             headers=response.headers,
-            stream=_ResponseStream(self, connection, line, response, unlink),
+            stream=_ResponseStream(self, connection, line, response, unlink, request.extensions["timeout"]["read"]),
             extensions={**response.extensions, "patience": patience},
         )
 
-    def _take(self, origin: httpcore.Origin, fresh: bool) -> tuple[httpcore.HTTPConnection, Line]:
+    def _take(self, origin: httpcore.Origin, fresh: bool, owner: Bounds) -> tuple[httpcore.HTTPConnection, Line]:
         while True:
             with self._lock:
                 if self._closed:
                     raise httpcore.ConnectError("the client is closed")
                 if fresh or not self._idle:
                     line = Line()
+                    line.owner = owner
                     self._busy.add(line)
                     break
-                connection, line = self._idle.pop()
-                line.is_reused, line.has_heard = True, False
+                connection, line = self._idle[-1]
+                line.owner = owner
                 self._busy.add(line)
+                self._idle.pop()
+                line.is_reused, line.has_heard = True, False
             if connection.is_available() and not connection.has_expired():
                 return connection, line
-            self._drop(connection, line)
+            self.drop(line)
         connection = httpcore.HTTPConnection(
             origin, ssl_context=self._ssl_context, keepalive_expiry=_KEEPALIVE_S, network_backend=line
         )
@@ -238,15 +273,26 @@ class DirectTransport(httpx.BaseTransport):
         line.patience = None
         with self._lock:
             if connection.is_idle() and not self._closed:
-                self._busy.discard(line)
                 self._idle.append((connection, line))
+                self._busy.discard(line)
+                line.owner = None
                 return
-        self._drop(connection, line)
+        self.drop(line)
 
-    def _drop(self, connection: httpcore.HTTPConnection, line: Line) -> None:
+    def drop(self, line: Line) -> None:
+        """Close a connection, whatever it is in the middle of."""
+        line.close()
         with self._lock:
             self._busy.discard(line)
-        connection.close()
+
+    def end(self, owner: Bounds) -> None:
+        """Drop what a run that is over has left behind: nothing, unless it was interrupted in the middle of a step."""
+        with self._lock:
+            left = {line for line in (*self._busy, *(line for _, line in self._idle)) if line.owner is owner}
+            if left:
+                self._idle = [(connection, line) for connection, line in self._idle if line not in left]
+        for line in left:
+            self.drop(line)
 
     def close(self) -> None:
         """Close the idle connections, and interrupt whoever waits for one of the others."""
@@ -268,19 +314,33 @@ class _ResponseStream(httpx.SyncByteStream):
         line: Line,
         response: httpcore.Response,
         unlink: Callable[[], None],
+        idle: float | None,
     ) -> None:
         self._transport = transport
         self._connection = connection
         self._line = line
         self._response = response
         self._unlink = unlink
+        self._idle = idle
 
     def __iter__(self) -> Iterator[bytes]:
+        if is_chunked(self._response):  # the plain chunks first, then the rest is h11's
+            assert self._line.stream is not None
+            chunks = Chunks()
+            while not chunks.is_over and (data := self._line.stream.read(_READ_BYTES, self._idle)):
+                joined = chunks.receive(data)
+                if joined:
+                    yield joined
+            if chunks.error is not None:
+                raise chunks.error
+            self._line.inflow.held = chunks.rest
         yield from self._response.stream  # type: ignore[misc]  # httpcore types it for both worlds at once
 
     def close(self) -> None:
         self._unlink()
         try:
             self._response.close()
-        finally:
-            self._transport.give_back(self._connection, self._line)
+        except BaseException:  # interrupted in the middle, the connection may say that it is idle and not be
+            self._transport.drop(self._line)
+            raise
+        self._transport.give_back(self._connection, self._line)

@@ -89,6 +89,8 @@ class SyncTools:
         def work() -> None:
             began = time.monotonic()
             try:
+                if cancel.cancelled:  # the run was over before the thread began: what nobody waits for is not done
+                    return
                 prepared = prepare(call, context)
                 if isinstance(prepared, ToolOutcome):
                     report((call, prepared))
@@ -139,6 +141,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread()
         self._is_closed = False
 
     def run(
@@ -188,7 +191,9 @@ class LoopThread:
                 raise RuntimeError("the client is closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_serve, args=(self._loop,), name="toolnexus-loop", daemon=True).start()
+            if not self._thread.is_alive():  # also where an interrupt struck before it was started
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="toolnexus-loop", daemon=True)
+                self._thread.start()
             return self._loop
 
     def close(self) -> None:
@@ -196,8 +201,12 @@ class LoopThread:
         with self._lock:
             self._is_closed = True
             loop, self._loop = self._loop, None
-        if loop is not None:
+        if loop is None:
+            return
+        if self._thread.is_alive():
             loop.call_soon_threadsafe(loop.stop)
+        else:  # its start was interrupted
+            loop.close()
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -31,8 +31,11 @@ class SyncTransport:
     def __init__(self, config: ClientConfig, http_client: httpx.Client | None) -> None:
         self._config = config
         self._given = http_client
+        self._url = httpx.URL(config.url)
+        self._headers = request_headers(config, with_key=http_client is not None)
         self._lock = threading.Lock()
         self._own: httpx.Client | None = None
+        self._direct: DirectTransport | None = None
         self._closed = False
 
     def open(self, body: dict[str, Any], bounds: Bounds) -> SyncResponse:
@@ -68,7 +71,7 @@ class SyncTransport:
     def _request(self, client: httpx.Client, body: dict[str, Any], patience: Patience) -> httpx.Request:
         config = self._config
         extensions: dict[str, Any] = {"patience": patience}
-        url = httpx.URL(config.url)
+        url = self._url
         if self._given is not None:
             hidden = hidden_query(config, client)
             url, extensions = (url, {**extensions, **hidden}) if hidden else (url_with_query(config), extensions)
@@ -79,8 +82,7 @@ class SyncTransport:
             "write": patience.timeout(timeouts.write),
             "pool": patience.timeout(timeouts.pool),
         }
-        headers = request_headers(config, with_key=self._given is not None)
-        return client.build_request("POST", url, content=encode(body), headers=headers, extensions=extensions)
+        return client.build_request("POST", url, content=encode(body), headers=self._headers, extensions=extensions)
 
     def _client(self) -> httpx.Client:
         with self._lock:
@@ -88,8 +90,9 @@ class SyncTransport:
                 raise RunCancelledError("the client was closed")
             if self._own is None:
                 context = shared_ssl_context() if self._config.url.startswith("https:") else None
+                self._direct = DirectTransport(context)
                 self._own = httpx.Client(
-                    transport=KeyedTransport(self._config, DirectTransport(context)),
+                    transport=KeyedTransport(self._config, self._direct),
                     mounts={
                         pattern: KeyedTransport(
                             self._config,
@@ -103,6 +106,11 @@ class SyncTransport:
                     },
                 )
             return self._own
+
+    def end(self, bounds: Bounds) -> None:
+        """Drop the connections of ours that a run which is over has left behind."""
+        if self._direct is not None:
+            self._direct.end(bounds)
 
     def close(self) -> None:
         """Close our connections, also those in use; a caller's `http_client` stays as it is."""
@@ -217,15 +225,16 @@ class KeyedTransport(httpx.BaseTransport):
     """Puts the key and the query on a copy of the request, below the place where httpx writes its log."""
 
     def __init__(self, config: ClientConfig, transport: httpx.BaseTransport) -> None:
-        self._config = config
+        self._url = url_with_query(config)
+        self._keys = key_headers(config)
         self._transport = transport
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         return self._transport.handle_request(
             httpx.Request(
                 request.method,
-                url_with_query(self._config),
-                headers=[*request.headers.raw, *key_headers(self._config)],
+                self._url,
+                headers=[*request.headers.raw, *self._keys],
                 stream=request.stream,
                 extensions=request.extensions,
             )

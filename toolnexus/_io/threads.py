@@ -19,16 +19,20 @@ class DaemonThreads:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._wanted = threading.Condition()
+        # The lock is taken by itself and not through the condition, whose methods are Python's own code: a
+        # KeyboardInterrupt in the middle of those would leave it locked.
+        self._lock = threading.Lock()
+        self._wanted = threading.Condition(self._lock)
         self._queue: deque[Callable[[], object]] = deque()
         self._idle = 0
         self._closed = False
 
     def start(self, function: Callable[[], object]) -> None:
-        """Run `function` soon, in some thread; it must not raise."""
-        with self._wanted:
-            if self._closed:
-                raise RuntimeError("the client is closed")
+        """Run `function` soon, in some thread; it must not raise.
+
+        After `close` as well: a run that is ended by the closing of its client still has its transcript to save.
+        """
+        with self._lock:
             self._queue.append(function)
             if self._idle >= len(self._queue):
                 self._wanted.notify()
@@ -37,7 +41,7 @@ class DaemonThreads:
 
     def _work(self) -> None:
         while True:
-            with self._wanted:
+            with self._lock:
                 self._idle += 1
                 has_work = self._wanted.wait_for(lambda: self._queue or self._closed, _IDLE_S)
                 self._idle -= 1
@@ -49,6 +53,6 @@ class DaemonThreads:
 
     def close(self) -> None:
         """Let idle threads end at once and busy ones after their work; waits for none."""
-        with self._wanted:
+        with self._lock:
             self._closed = True
             self._wanted.notify_all()

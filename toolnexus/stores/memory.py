@@ -21,7 +21,7 @@ class MemoryStore:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._kept: dict[str, Snapshot] = {}  # the messages are ours, and in no list that changes
 
     def __repr__(self) -> str:

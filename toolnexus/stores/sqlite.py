@@ -182,7 +182,6 @@ class SQLiteStore:
                     query = "SELECT position, body FROM messages WHERE conversation = ? ORDER BY position"
                     rows.extend(db.execute(query, (conversation,)))  # as far as a damaged file can be read
         except StoreError as error:
-            self._note(key, 0)
             raise StoreError(f"{error}, after {len(rows)} messages") from error.__cause__
         return _Stored(revision, length, rows)
 

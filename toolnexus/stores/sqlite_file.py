@@ -49,7 +49,7 @@ class SQLiteFile:
     def __init__(self, path: str | os.PathLike[str], timeout: float) -> None:
         self.path = _absolute(path)
         self._timeout = timeout
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         """For short work in memory, that of the store too: it is free in a forked child."""
         self._idle: list[sqlite3.Connection] = []
         self._closed = False

@@ -321,6 +321,9 @@ class StoreSuite:
         require(await it.ids() == ["other"], f"ids() after delete(): expected ['other'], got {await it.ids()!r:.500}")
         await it.save("talk", turn(2))
         await it.expect("talk", turn(2), "begun anew after delete()")
+        await it.delete("talk")
+        await it.save("talk", turn(3))  # who deleted it knows that it is not there
+        await it.expect("talk", turn(3), "begun anew right after delete()")
 
     @_rule
     async def test_no_base_outlives_a_delete(self, it: Subject) -> None:

@@ -8,7 +8,7 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import ConfigurationError
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from types import TracebackType
 
+    from .builtin import Builtins
     from .mcp import MCPConfig, MCPServers, MCPStatus
+    from .skills import Skills
+    from .skills import Source as SkillSource
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -36,12 +39,21 @@ class Toolkit:
     it holds something; functions hold nothing.
     """
 
-    def __init__(self, *tools: Tool | Toolkit | Function, mcp: MCPConfig | None = None) -> None:
+    def __init__(
+        self,
+        *tools: Tool | Toolkit | Function,
+        skills: Skills | SkillSource | Sequence[SkillSource] | None = None,
+        builtins: Builtins | None = None,
+        mcp: MCPConfig | None = None,
+    ) -> None:
         """Collect tools.
 
         Args:
             tools: `Tool` objects, functions to make one of, and other toolkits, whose tools of this moment are
                 taken; they are not closed with this one.
+            skills: Folders to look for skills in, `Skill` objects, a list of both, or `Skills` with a choice among
+                them. They are named in the system prompt, and a tool named `skill` loads them.
+            builtins: Built-in tools, those that it names; none without it.
             mcp: MCP servers: the path of a JSON file, or what would be in it. They are started when first needed, and
                 live until the toolkit is closed; what cannot be reached has no tools, see `status()`.
 
@@ -52,13 +64,28 @@ class Toolkit:
         self._lock = threading.Lock()
         self._tools: dict[str, Tool] = {}  # replaced, never changed: readers need no lock
         self._mcp: MCPServers | None = None
+        self._skills: list[Skills] = []
         for item in tools:
             for tool in item.tools() if isinstance(item, Toolkit) else (item,):
                 self.register(tool)
+            if isinstance(item, Toolkit):
+                self._skills += item._skills
+        if skills is not None:
+            self._add_skills(skills)
+        if builtins is not None:
+            self._add_builtins(builtins)
         if mcp is not None:
             from .mcp import MCPServers  # few toolkits have any
 
             self._mcp = MCPServers(mcp)
+
+    def _add_skills(self, given: Skills | SkillSource | Sequence[SkillSource]) -> None:
+        from .skills import Skills  # most toolkits have none
+
+        skills = Skills.of(given)
+        self._skills.append(skills)
+        if (tool := skills.tool()) is not None:
+            self.register(tool)
 
     def __repr__(self) -> str:
         return f"<Toolkit {', '.join(self._tools) or '(empty)'}>"
@@ -184,8 +211,8 @@ class Toolkit:
         ]
 
     def skills_prompt(self) -> str:
-        """What a system prompt says about skills; empty without any."""
-        return ""
+        """What a system prompt says about skills, sorted by name; empty without any."""
+        return "\n\n".join(text for text in (skills.prompt() for skills in self._skills) if text)
 
     def close(self) -> None:
         """Give back what the tools' sources hold: the processes of MCP servers are gone; may be called again."""
@@ -214,6 +241,17 @@ class Toolkit:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def _add_builtins(self, builtins: object) -> None:
+        from .builtin import Builtins  # few toolkits have any, and they take a while to import
+
+        if not isinstance(builtins, Builtins):
+            raise TypeError(
+                f"builtins: expected Builtins(root, allow=['read', ...]), got {clip(repr(builtins))}; "
+                "none is on unless it is named"
+            )
+        for tool in builtins.tools():
+            self.register(tool)
 
     def connecting(self, *, again: bool = False) -> Future[None] | None:
         """Begin to connect MCP servers, once or `again`, without waiting; this is what clients do.

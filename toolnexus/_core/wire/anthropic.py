@@ -16,6 +16,7 @@ from ..failure import error_in_payload
 from ..payload import UnreadableArguments, parse_arguments, parse_payload
 from ..turn import CallDraft, Draft, OpaqueDraft, ReasoningDraft, TextDraft, Turn
 from .anthropic_messages import to_anthropic
+from .text_template import TextTemplate
 
 if TYPE_CHECKING:
     from ..commands import ModelRequest
@@ -101,6 +102,9 @@ class AnthropicReader:
         self._earlier: list[tuple[_Index, Draft]] = []
         """Blocks that were finished when the message was begun once more."""
         self._usage: dict[str, Any] = {}
+        self.template = TextTemplate()
+        self._text: TextDraft | None = None
+        """The text that payloads like the template's go on with."""
 
     def event_received(self, event: ServerSentEvent) -> None:
         data = event.data
@@ -109,7 +113,10 @@ class AnthropicReader:
         payload = parse_payload(data)
         match payload.get("type") or event.type:
             case "content_block_delta":
-                self._delta_received(_index(payload), _object(payload.get("delta")))
+                delta = _object(payload.get("delta"))
+                self._delta_received(_index(payload), delta)
+                self._learn(event, payload, delta)
+                return
             case "content_block_start":
                 self._block_started(_index(payload), _object(payload.get("content_block")))
             case "content_block_stop":
@@ -127,6 +134,21 @@ class AnthropicReader:
                 error = error_in_payload(payload, event.type)
                 if error is not None:
                     raise error
+        self.template.forget()
+
+    def _learn(self, event: ServerSentEvent, payload: dict[str, Any], delta: dict[str, Any]) -> None:
+        draft = self._open[_index(payload)].draft
+        if not isinstance(draft, TextDraft) or delta.get("type") != "text_delta":
+            self.template.forget()
+            return
+        if draft is not self._text:
+            self.template.forget()
+            self._text = draft
+        self.template.learn(event, _text(delta.get("text")))
+
+    def texts_received(self, texts: list[str]) -> None:
+        for text in texts:
+            self._turn.text_received(text, self._text)
 
     def reply_received(self, payload: dict[str, Any]) -> None:
         content = payload.get("content")

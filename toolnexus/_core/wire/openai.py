@@ -17,6 +17,7 @@ from ..payload import parse_payload
 from ..sse import ServerSentEvent
 from ..turn import CallDraft, Turn
 from .openai_messages import REASONING_FIELDS, to_openai
+from .text_template import TextTemplate
 
 _FINISH_REASONS = {
     "function_call": "tool_calls",  # the field's older name for it
@@ -88,15 +89,41 @@ class OpenAIReader:
         self._last: CallDraft | None = None
         self._details: dict[tuple[int, str], dict[str, Any]] = {}  # reasoning_details by index and type
         self._choice: int | None = None
+        self.template = TextTemplate()
 
     def event_received(self, event: ServerSentEvent) -> None:
         data = event.data
-        if data == b"[DONE]" or data.strip() == b"[DONE]":
-            self._turn.complete = self._turn.ended = True
-            return
-        if not data.strip() or data[:1] == b":":  # a heartbeat, and a comment that a gateway wrapped as data
-            return
-        self._payload_received(parse_payload(data), event.type, "delta")
+        if data[:1] != b"{":
+            stripped = data.strip()
+            self.template.forget()
+            if stripped == b"[DONE]":
+                self._turn.complete = self._turn.ended = True
+                return
+            if not stripped or data[:1] == b":":  # a heartbeat, and a comment that a gateway wrapped as data
+                return
+        payload = parse_payload(data)
+        self._payload_received(payload, event.type, "delta")
+        text = self._only_text(payload)
+        if text is None or event.type != "message":
+            self.template.forget()
+        else:
+            self.template.learn(event, text)
+
+    def texts_received(self, texts: list[str]) -> None:
+        for text in texts:
+            if text:
+                self._turn.text_received(text)
+
+    def _only_text(self, payload: dict[str, Any]) -> str | None:
+        """The text of a payload that would add nothing else if it came again."""
+        choices = payload.get("choices")
+        if not choices or len(choices) > 1:
+            return None
+        delta = _object(choices[0].get("delta"))
+        text = delta.get("content")
+        if not isinstance(text, str) or self._our_choice(choices) is None:
+            return None
+        return None if any(value for key, value in delta.items() if key not in ("role", "content")) else text
 
     def reply_received(self, payload: dict[str, Any]) -> None:
         self._payload_received(payload, "message", "message")
@@ -125,11 +152,15 @@ class OpenAIReader:
         """The one answer that we show: the first that came, whatever its index."""
         if type(choices) is not list or not all(type(choice) is dict for choice in choices):
             raise ProtocolError(f"expected choices to be a list of objects, got {str(choices)[:200]!r}")
+        if len(choices) == 1:
+            (choice,) = choices
+            index = choice.get("index")
+            if self._choice is None:
+                self._choice = index if type(index) is int else 0
+            return _object(choice) if type(index) is not int or index == self._choice else None
         indexes = [index if type(index := choice.get("index")) is int else None for choice in choices]
         if self._choice is None:
             self._choice = indexes[0] or 0
-        if indexes == [None]:
-            return _object(choices[0])
         return next(
             (_object(c) for c, index in zip(choices, indexes, strict=True) if (index or 0) == self._choice), None
         )
@@ -143,7 +174,9 @@ class OpenAIReader:
         self._turn.complete = True
 
     def _message_received(self, delta: dict[str, Any], *, whole: bool) -> None:
-        if len(delta) > 1 or "content" not in delta:  # else it is text, as nearly always
+        if len(delta) > 1 or not (
+            "content" in delta or "tool_calls" in delta
+        ):  # else it is one of those, as nearly always
             self._reasoning_received(delta)
         content = delta.get("content")
         if content:

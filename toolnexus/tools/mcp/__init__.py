@@ -18,8 +18,8 @@ servers by name. stdio: `command` (a text, or a list with the arguments), `args`
 - `timeout`: seconds, or an object with `connect` (30), `list` (30), `call` (300) and `answer` (600). In entries of type
   `local` and `remote`, which are OpenCode's, milliseconds.
 - `accept_changes`: `true`: definitions may change, see below.
-- `protocol`: `"legacy"`: begin with `initialize`. Else 2026-07-28 is asked for first, which a server that does not answer
-  what it does not know delays by 10 s.
+- `protocol`: `"legacy"`: begin with `initialize`. Else 2026-07-28 is asked for first, which a server that does not
+  answer what it does not know delays by 10 s.
 
 `${NAME}`, `${env:NAME}` and `${NAME:-default}` are filled in in `headers` and `env`, when the server is connected;
 the values are in no log, error or `repr` of ours. A child gets these variables and a few harmless ones, such as
