@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -114,12 +115,12 @@ async def _http(config: ServerConfig, headers: Mapping[str, str], ears: Ears) ->
     assert config.url is not None
     # No read timeout: a stream may be silent for as long as its call may take, and the call has a timeout.
     timeout = httpx2.Timeout(_CONNECT_S, read=None)
+    bounds: dict[str, Any] = {}  # Any: options of the SDK
+    if "max_sse_event_size" in inspect.signature(streamable_http_client).parameters:  # not before version 2.3
+        bounds["max_sse_event_size"] = Limits().event_bytes
     async with (
         httpx2.AsyncClient(headers=dict(headers), timeout=timeout, event_hooks={"response": [seen]}) as client,
-        streamable_http_client(config.url, http_client=client, max_sse_event_size=Limits().event_bytes) as (
-            read,
-            write,
-        ),
+        streamable_http_client(config.url, http_client=client, **bounds) as (read, write),
     ):
         yield _Watched(read, ears.ended), write
 
