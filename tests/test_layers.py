@@ -26,7 +26,20 @@ STRANGERS = [
     ("_core", {"tools", "stores", "retry", "config", "hooks", "chunk_stream"}),
     ("sync_client", {"async_client"}),
 ]
-IMPURE = {"asyncio", "threading", "time", "random", "os", "socket", "httpx", "httpcore", "tenacity", "uuid", "secrets"}
+IMPURE = {
+    "asyncio",
+    "threading",
+    "time",
+    "random",
+    "os",
+    "socket",
+    "httpx",
+    "httpcore",
+    "h11",
+    "tenacity",
+    "uuid",
+    "secrets",
+}
 HTTPX_ALLOWED = {"_io"}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -87,6 +100,6 @@ def test_the_core_is_pure(module: Path):
 def test_httpx_stays_where_the_waiting_is(module: Path):
     if unit(module) in HTTPX_ALLOWED | {"sync_client", "async_client"}:  # the clients check the type of http_client
         return
-    assert not {name.split(".")[0] for name in imports(module)} & {"httpx", "httpcore", "tenacity"} or (
+    assert not {name.split(".")[0] for name in imports(module)} & {"httpx", "httpcore", "h11", "tenacity"} or (
         unit(module) == "retry"
     )
