@@ -16,7 +16,7 @@ from toolnexus import Cancel, ChunkType, EventStream, MemoryStore, SQLiteStore, 
 Owner = Callable[[Any, Any, Any], Any]
 LOCKS: dict[str, Owner] = {
     "runs of the client": lambda client, file, cancel: client._world.runs._lock,
-    "connections": lambda client, file, cancel: client._world.transport._own._transport._transport._lock,
+    "connections": lambda client, file, cancel: client._world.transport._own._lock,
     "memory": lambda client, file, cancel: client.conversation_store()._lock,
     "file": lambda client, file, cancel: file._file.lock,
     "cancel": lambda client, file, cancel: cancel._lock,

@@ -218,7 +218,8 @@ def test_nor_does_it_show(row: Row, kind: str, how: str, tmp_path: Path) -> None
 def samples(tmp_path_factory: pytest.TempPathFactory) -> list[Played]:
     """A run that went well, with a call, and runs that failed."""
     rows = [row for row in ROWS if row.id in ("F56", "F87", "F05", "F33")]
-    return [play(row, kind, tmp_path_factory.mktemp("sample")) for row in rows for kind in CLIENTS]
+    ways = [(row, kind, given) for row in rows for kind in CLIENTS for given in (False, True)]
+    return [play(row, kind, tmp_path_factory.mktemp("sample"), given=given) for row, kind, given in ways]
 
 
 @pytest.mark.parametrize("name", SINKS)

@@ -18,6 +18,8 @@ from toolnexus._io.async_bounds import AsyncBounds
 from toolnexus._io.async_network import _HIGH_WATER, AsyncDirectTransport, AsyncLine, LineProtocol
 from toolnexus._io.async_pump import Pump
 from toolnexus._io.bounds import Patience
+from toolnexus._io.http11 import Endpoint
+from toolnexus.config import Timeouts
 
 
 class FakeTransport(asyncio.Transport):
@@ -139,7 +141,7 @@ def test_a_line_that_was_dropped_before_it_connected_does_not_connect():
         line = AsyncLine()
         line.abort()
         with pytest.raises(httpcore.ConnectError, match="aborted"):
-            await line.connect_tcp("127.0.0.1", 1)
+            await line.connect_tcp("127.0.0.1", 1, None)
 
     asyncio.run(main())
 
@@ -155,13 +157,10 @@ def test_a_line_can_be_dropped_after_its_loop_was_closed():
 
 def test_a_closed_transport_takes_no_request():
     async def main() -> None:
-        transport = AsyncDirectTransport(None)
+        transport = AsyncDirectTransport(Endpoint("127.0.0.1", 1, False, b"/", ()), None, Timeouts())
         await transport.aclose()
-        request = httpx.Request(
-            "POST", "http://127.0.0.1:1", extensions={"patience": Patience(AsyncBounds(None, None))}
-        )
         with pytest.raises(httpcore.ConnectError, match="the client is closed"):
-            await transport.handle_async_request(request)
+            await transport.send(b"{}", Patience(AsyncBounds(None, None)))
 
     asyncio.run(main())
 

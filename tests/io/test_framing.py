@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpcore
-import httpx
 import pytest
 
 from toolnexus._io import sync_network
 from toolnexus._io.async_network import AsyncDirectTransport, AsyncLine, LineProtocol
 from toolnexus._io.bounds import Bounds, Patience
 from toolnexus._io.framing import Chunks
+from toolnexus._io.http11 import Endpoint, Http11
 from toolnexus._io.sync_network import DirectTransport, Line
+from toolnexus.config import Timeouts
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
@@ -75,6 +76,7 @@ BROKEN: dict[str, bytes] = {
     "another coding": OK + b"transfer-encoding: gzip, chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
     "the coding twice": OK + b"transfer-encoding: chunked\r\n" * 2 + b"\r\n2\r\nab\r\n0\r\n\r\n",
     "a blank line in front": b"\r\n" + CHUNKED + b"2\r\nab\r\n0\r\n\r\n",
+    "another protocol from here on": b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
     "no HTTP": b"SSH-2.0-OpenSSH_9.6\r\n\r\n2\r\nab\r\n0\r\n\r\n",
 }
 CASES = {**WHOLE, **BROKEN}
@@ -150,9 +152,7 @@ def judged(pieces: Sequence[bytes]) -> list[Seen]:
     return exchanges
 
 
-def request() -> httpx.Request:
-    timeout = dict.fromkeys(("connect", "read", "write", "pool"))
-    return httpx.Request("POST", URL, extensions={"patience": Patience(Bounds(None, None)), "timeout": timeout})
+ENDPOINT = Endpoint("127.0.0.1", 1, False, b"/", ((b"host", b"a"),))
 
 
 def ours(monkeypatch: pytest.MonkeyPatch, *connections: Sequence[bytes]) -> list[Seen]:
@@ -160,13 +160,13 @@ def ours(monkeypatch: pytest.MonkeyPatch, *connections: Sequence[bytes]) -> list
     wires = iter([Wire(pieces) for pieces in connections])
     monkeypatch.setattr(Line, "_connect", lambda *args: next(wires, Wire([])))
     monkeypatch.setattr(sync_network, "_is_readable", lambda sock: False)
-    transport = DirectTransport(None)
+    transport = DirectTransport(ENDPOINT, None, Timeouts())
     exchanges: list[Seen] = []
     while len(exchanges) < 2:
         seen = Seen()
         exchanges.append(seen)
         try:
-            response = transport.handle_request(request())
+            response = transport.send(b"{}", Patience(Bounds(None, None)))
             seen.status, seen.headers = response.status_code, response.headers.raw
             try:
                 for part in response.iter_raw():
@@ -186,9 +186,8 @@ async def aours(monkeypatch: pytest.MonkeyPatch, *connections: Sequence[bytes]) 
     wires = iter([Wire(pieces) for pieces in connections])
     connected_to: dict[LineProtocol, Wire] = {}
 
-    async def connected(line: AsyncLine, *args: Any, **options: Any) -> httpcore.AsyncNetworkStream:
+    async def connected(line: AsyncLine, *args: Any, **options: Any) -> None:
         connected_to[line._protocol] = next(wires, Wire([]))
-        return line.stream
 
     async def read(protocol: LineProtocol, max_bytes: int, timeout: float | None) -> bytes:
         return connected_to[protocol].read()
@@ -199,13 +198,13 @@ async def aours(monkeypatch: pytest.MonkeyPatch, *connections: Sequence[bytes]) 
     monkeypatch.setattr(AsyncLine, "connect_tcp", connected)
     monkeypatch.setattr(LineProtocol, "read", read)
     monkeypatch.setattr(LineProtocol, "write", write)
-    transport = AsyncDirectTransport(None)
+    transport = AsyncDirectTransport(ENDPOINT, None, Timeouts())
     exchanges: list[Seen] = []
     while len(exchanges) < 2:
         seen = Seen()
         exchanges.append(seen)
         try:
-            response = await transport.handle_async_request(request())
+            response = await transport.send(b"{}", Patience(Bounds(None, None)))
             seen.status, seen.headers = response.status_code, response.headers.raw
             try:
                 async for part in response.aiter_raw():
@@ -318,3 +317,23 @@ def test_a_longer_size_line_is_left_to_h11_at_once(line):
     chunks = Chunks()
     assert chunks.receive(b"1\r\na\r\n" + line) == b"a"
     assert (chunks.is_over, chunks.rest) == (True, line)
+
+
+def test_a_server_that_takes_only_part_of_a_request_and_answers_is_heard(monkeypatch):
+    def refuse(self: Wire, buffer: bytes) -> int:
+        raise BrokenPipeError("gone")
+
+    monkeypatch.setattr(Wire, "send", refuse)
+    (seen,) = ours(monkeypatch, [b"HTTP/1.1 413 Content Too Large\r\nconnection: close\r\ncontent-length: 2\r\n\r\nno"])
+    assert (seen.status, seen.body, seen.can_be_used_again) == (413, b"no", False)
+
+
+def test_a_header_that_http_cannot_carry_is_refused():
+    with pytest.raises(httpcore.LocalProtocolError):
+        Http11().request(Endpoint("127.0.0.1", 1, False, b"/", ((b"host", b"a"), (b"x", b" 1"))), b"{}")
+
+
+def test_what_is_secret_in_a_request_shows_in_no_repr():
+    shown = repr(Endpoint("127.0.0.1", 1, False, b"/?key=secret", ((b"authorization", b"secret"),)))
+    assert "127.0.0.1" in shown
+    assert "secret" not in shown

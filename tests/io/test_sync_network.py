@@ -7,12 +7,17 @@ import ssl
 from collections.abc import Iterator
 
 import httpcore
-import httpx
 import pytest
 
-from tests.server import PATIENCE_S, Gate, Server, reply, says
+from tests.server import Gate, reply, says
 from toolnexus._io.bounds import Bounds, Patience
-from toolnexus._io.sync_network import DirectTransport, Line
+from toolnexus._io.http11 import Endpoint, Http11
+from toolnexus._io.sync_network import DirectResponse, DirectTransport, Line
+from toolnexus.config import Timeouts
+
+
+def transport_to(port: int) -> DirectTransport:
+    return DirectTransport(Endpoint("127.0.0.1", port, False, b"/", ((b"host", b"a"),)), None, Timeouts())
 
 
 @pytest.fixture
@@ -30,11 +35,9 @@ def test_a_line_that_was_interrupted_before_it_connected_does_not_connect(port):
 
 def test_a_closed_connection_counts_as_readable_so_that_it_is_not_used_again(port):
     stream = Line().connect_tcp("127.0.0.1", port, 5)
-    assert stream.get_extra_info("is_readable") is False
-    assert stream.get_extra_info("socket").getpeername()[1] == port
-    assert stream.get_extra_info("ssl_object") is None
+    assert not stream.is_readable
     stream.close()
-    assert stream.get_extra_info("is_readable") is True
+    assert stream.is_readable
 
 
 def test_an_interrupt_while_connecting_leaves_no_socket_open(monkeypatch, port):
@@ -54,30 +57,26 @@ def test_an_interrupt_in_a_handshake_leaves_no_socket_open(monkeypatch, port):
     stream = Line().connect_tcp("127.0.0.1", port, 5)
     with pytest.raises(KeyboardInterrupt):
         stream.start_tls(ssl.create_default_context(), "127.0.0.1", 5)
-    assert stream.get_extra_info("is_readable") is True
+    assert stream.is_readable
 
 
 def test_a_closed_transport_takes_no_request(port):
-    transport = DirectTransport(None)
+    transport = transport_to(port)
     transport.close()
-    patience = Patience(Bounds(None, None))
-    request = httpx.Request("POST", f"http://127.0.0.1:{port}", extensions={"patience": patience})
     with pytest.raises(httpcore.ConnectError, match="the client is closed"):
-        transport.handle_request(request)
+        opened(transport, Bounds(None, None))
 
 
-def opened(transport: DirectTransport, server: Server, bounds: Bounds) -> httpx.Response:
-    extensions = {"patience": Patience(bounds), "timeout": {"read": PATIENCE_S}}
-    request = httpx.Request("POST", server.url, content=b"{}", extensions=extensions)
-    return transport.handle_request(request)
+def opened(transport: DirectTransport, bounds: Bounds) -> DirectResponse:
+    return transport.send(b"{}", Patience(bounds))
 
 
 def test_the_end_of_a_run_drops_the_connections_that_it_has_left_behind_and_no_others(serve):
     server = serve(says("Hi."), reply(Gate()), reply(Gate()))
-    transport, bounds, other = DirectTransport(None), Bounds(None, None), Bounds(None, None)
-    opened(transport, server, bounds)
-    kept = opened(transport, server, other)
-    opened(transport, server, bounds)
+    transport, bounds, other = transport_to(server.port), Bounds(None, None), Bounds(None, None)
+    opened(transport, bounds)
+    kept = opened(transport, other)
+    opened(transport, bounds)
     transport.end(bounds)
     server.wait_for(lambda: server.open_connections == 1)
     kept.close()
@@ -86,13 +85,13 @@ def test_the_end_of_a_run_drops_the_connections_that_it_has_left_behind_and_no_o
 
 
 def test_a_connection_whose_giving_back_was_interrupted_is_dropped(serve, monkeypatch):
-    def interrupted(self: httpcore.Response) -> None:
+    def interrupted(self: Http11) -> None:
         raise KeyboardInterrupt
 
     server = serve(says("Hi."))
-    transport = DirectTransport(None)
-    response = opened(transport, server, Bounds(None, None))
-    monkeypatch.setattr(httpcore.Response, "close", interrupted)
+    transport = transport_to(server.port)
+    response = opened(transport, Bounds(None, None))
+    monkeypatch.setattr(Http11, "finish", interrupted)
     with pytest.raises(KeyboardInterrupt):
         response.close()
     server.wait_all_closed()

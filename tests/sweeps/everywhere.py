@@ -176,8 +176,7 @@ def connections(client: SyncClient | AsyncClient) -> tuple[int, int]:
     own = world.transport._own if world is not None else None
     if own is None:
         return 0, 0
-    direct = own._transport._transport
-    return len(direct._busy), len(direct._idle)
+    return len(own._busy), len(own._idle)
 
 
 def open_runs(client: SyncClient | AsyncClient) -> int:

@@ -33,14 +33,15 @@ def balanced(messages: Iterable[Message]) -> list[Message]:
     """`messages` with one result for each call, in the order of the calls, right behind their message.
 
     A missing result is made up as an explicit error, an orphan or second one is left out, and so is a message
-    without parts. Ids are matched within one turn only: some providers use them again in the next.
+    without parts. Ids are matched within one turn only: some providers use them again in the next. A message that
+    stays as it is stays the same object.
     """
     out: list[Message] = []
     waiting: dict[str, ToolCallPart] = {}
-    found: dict[str, ToolResultPart] = {}
+    found: dict[str, Message] = {}
 
     def close() -> None:
-        out.extend(Message("tool", (found.get(id) or closing_result(call),)) for id, call in waiting.items())
+        out.extend(found.get(id) or Message("tool", (closing_result(call),)) for id, call in waiting.items())
         waiting.clear()
         found.clear()
 
@@ -48,7 +49,7 @@ def balanced(messages: Iterable[Message]) -> list[Message]:
         if message.role == "tool":
             for part in message.parts:
                 if isinstance(part, ToolResultPart) and part.id in waiting:
-                    found.setdefault(part.id, part)
+                    found.setdefault(part.id, message if len(message.parts) == 1 else Message("tool", (part,)))
             continue
         close()
         if message.parts:
@@ -119,17 +120,20 @@ def is_for(part_origin: str | None, style: str, origin: str | None) -> bool:
 
 
 def with_ids(messages: Iterable[Message], accepted: Callable[[ToolCallPart], str]) -> list[Message]:
-    """`messages` with the id that `accepted` gives for each call, and its results under the same."""
+    """`messages` with the id that `accepted` gives for each call, and its results under the same.
+
+    A message that stays as it is stays the same object.
+    """
     out: list[Message] = []
-    ids: dict[str, str] = {}  # of the current turn
+    ids: dict[str, str] = {}  # those of the current turn that change
     for message in messages:
         if message.tool_calls:
-            ids = {call.id: accepted(call) for call in message.tool_calls}
+            ids = {call.id: id for call in message.tool_calls if (id := accepted(call)) != call.id}
         out.append(Message(message.role, (_with_id(part, ids) for part in message.parts)) if ids else message)
     return out
 
 
 def _with_id(part: Part, ids: Mapping[str, str]) -> Part:
-    if isinstance(part, (ToolCallPart, ToolResultPart)) and ids.get(part.id, part.id) != part.id:
+    if isinstance(part, (ToolCallPart, ToolResultPart)) and part.id in ids:
         return replace(part, id=ids[part.id])
     return part

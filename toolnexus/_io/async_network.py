@@ -1,4 +1,4 @@
-"""Connections of our own, below httpx, for asyncio: cancelled anywhere, they are closed at once and nothing leaks.
+"""Connections of our own, in place of httpx, for asyncio: cancelled anywhere, they close at once and nothing leaks.
 
 httpcore's pool loses a slot for ever when a task is cancelled at the wrong await. Here a connection belongs to one
 exchange until its response is closed, and is dropped by `abort()`, which waits for nothing and so cannot be
@@ -11,18 +11,18 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from itertools import zip_longest
-from typing import Any
 
 import httpcore
 import httpx
 
+from ..config import Timeouts
 from .bounds import Patience
-from .framing import Chunks, Inflow, is_chunked
+from .framing import Chunks, Inflow
+from .http11 import Endpoint, Head, Http11, is_chunked
 
-_KEEPALIVE_S = 60.0
 _ATTEMPT_DELAY_S = 0.25
 _HIGH_WATER = 256 * 1024
 """Bytes that may wait to be read before the server is made to wait: a slow consumer slows the reader down."""
@@ -185,8 +185,8 @@ _READ_BYTES = 64 * 1024
 _BROKEN = (httpcore.NetworkError, httpcore.RemoteProtocolError)
 
 
-class AsyncLine(httpcore.AsyncNetworkBackend):
-    """The network of one connection: it knows the exchange that uses it, and can be dropped at once."""
+class AsyncLine:
+    """One connection: it knows the exchange that uses it, and can be dropped at once."""
 
     def __init__(self) -> None:
         self._protocol = LineProtocol()
@@ -194,26 +194,36 @@ class AsyncLine(httpcore.AsyncNetworkBackend):
         self._connecting: asyncio.Timeout | None = None
         self._aborted = False
         self.stream = AsyncLineStream(self, self._protocol)
+        self.is_connected = False
         self.inflow = Inflow()
-        self.unsent: bytes | None = None
-        """The head of a request, which waits for the body to go with it; `None` before there is one to wait for."""
+        self.http = Http11()
         self.patience: Patience | None = None
         self.is_reused = False
         self.has_heard = False
         """Whether any byte of the current exchange's response came."""
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,  # Any: as httpcore declares it
-    ) -> httpcore.AsyncNetworkStream:
+    async def ask(
+        self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None, timeouts: Timeouts, body: bytes
+    ) -> Head:
+        """Send a request, over a new connection if there is none, and wait for the head of the response."""
+        if not self.is_connected:
+            await self.connect_tcp(endpoint.host, endpoint.port, timeouts.connect)
+            if ssl_context is not None:
+                await self.stream.start_tls(ssl_context, endpoint.host, timeouts.connect)
+            self.is_connected = True
+        self.inflow.head_expected()
+        request = self.http.request(endpoint, body)
+        with contextlib.suppress(httpcore.WriteError):  # a server may answer, and go, before it has read all
+            await self.stream.write(request, timeouts.write)
+        while (head := self.http.head()) is None:
+            self.http.receive(await self.stream.read(_READ_BYTES, timeouts.read))
+        self.inflow.body_expected()
+        return head
+
+    async def connect_tcp(self, host: str, port: int, timeout: float | None) -> None:
         async with self.connecting(timeout):
             sock = await _connect_first(host, port)
             await self._loop.create_connection(lambda: self._protocol, sock=sock)
-        return self.stream
 
     @contextlib.asynccontextmanager
     async def connecting(self, timeout: float | None) -> AsyncGenerator[None]:
@@ -249,12 +259,14 @@ class AsyncLine(httpcore.AsyncNetworkBackend):
             self._loop.call_soon_threadsafe(self.abort)
 
 
-class AsyncLineStream(httpcore.AsyncNetworkStream):
+class AsyncLineStream:
+    """What is read from a connection and written to it, within the time that its exchange has."""
+
     def __init__(self, line: AsyncLine, protocol: LineProtocol) -> None:
         self._line = line
         self._protocol = protocol
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+    async def read(self, max_bytes: int, timeout: float | None) -> bytes:
         inflow = self._line.inflow
         data, inflow.held = inflow.held, b""
         if not data:
@@ -262,20 +274,10 @@ class AsyncLineStream(httpcore.AsyncNetworkStream):
             self._line.has_heard = self._line.has_heard or bool(data)
         return inflow.take(data)
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        if self._line.unsent is None:  # httpcore writes the head, then the body, then b"" for the end
-            self._line.unsent = buffer
-            return
-        buffer, self._line.unsent = self._line.unsent + buffer, b""
-        if buffer:
-            await self._protocol.write(buffer, self._line.timeout(timeout))
+    async def write(self, buffer: bytes, timeout: float | None) -> None:
+        await self._protocol.write(buffer, self._line.timeout(timeout))
 
-    async def aclose(self) -> None:
-        self._line.abort()
-
-    async def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.AsyncNetworkStream:
+    async def start_tls(self, ssl_context: ssl.SSLContext, server_hostname: str, timeout: float | None) -> None:
         protocol = self._protocol
         assert protocol.transport is not None
         async with self._line.connecting(timeout):
@@ -283,51 +285,41 @@ class AsyncLineStream(httpcore.AsyncNetworkStream):
                 protocol.transport, protocol, ssl_context, server_hostname=server_hostname
             )
         protocol.transport = transport
-        return self
 
-    def get_extra_info(self, info: str) -> Any:  # Any: as httpcore declares it
-        if info == "is_readable":  # of an idle connection: the server has closed it
-            return bool(self._line.inflow.held) or self._protocol.is_readable
-        return self._protocol.transport.get_extra_info(info) if self._protocol.transport is not None else None
+    @property
+    def is_readable(self) -> bool:
+        """Whether a read would not wait; of an idle connection, that the server has closed it."""
+        return bool(self._line.inflow.held) or self._protocol.is_readable
 
 
-class AsyncDirectTransport(httpx.AsyncBaseTransport):
-    """Sends requests to one origin, in one event loop.
+class AsyncDirectTransport:
+    """Sends requests to one endpoint, in one event loop.
 
     Each has a connection that is its alone until the response is closed.
     """
 
-    def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
+    def __init__(self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None, timeouts: Timeouts) -> None:
+        self._endpoint = endpoint
         self._ssl_context = ssl_context
-        self._idle: list[tuple[httpcore.AsyncHTTPConnection, AsyncLine]] = []
+        self._timeouts = timeouts
+        self._idle: list[AsyncLine] = []
         self._busy: set[AsyncLine] = set()
         self._closed = False
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        core_request = httpcore.Request(
-            method=request.method,
-            url=httpcore.URL(
-                scheme=request.url.raw_scheme,
-                host=request.url.raw_host,
-                port=request.url.port,
-                target=request.url.raw_path,
-            ),
-            headers=request.headers.raw,
-            content=request.stream,
-            extensions=request.extensions,
-        )
-        patience: Patience = request.extensions["patience"]
+    async def send(self, body: bytes, patience: Patience) -> AsyncDirectResponse:
+        """Send a request and wait for the head of the response, which is to be closed in any case.
+
+        Raises:
+            httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError: There is none.
+        """
         fresh = False
         while True:
-            connection, line = self._take(core_request.url.origin, fresh)
+            line = self._take(fresh)
             line.patience = patience
-            line.inflow.head_expected()
-            line.unsent = None
             unlink = patience.bounds.cancel.add_callback(line.interrupt)
             try:
-                response = await connection.handle_async_request(core_request)
-                line.inflow.body_expected()
-                break
+                head = await line.ask(self._endpoint, self._ssl_context, self._timeouts, body)
+                return AsyncDirectResponse(self, line, head, unlink, self._timeouts.read)
             except BaseException as error:
                 unlink()
                 self._drop(line)
@@ -338,38 +330,27 @@ class AsyncDirectTransport(httpx.AsyncBaseTransport):
                 if not is_stale or patience.bounds.exceeded():
                     raise
                 fresh = True
-        return httpx.Response(
-            response.status,
-            headers=response.headers,
-            stream=_AsyncResponseStream(
-                self, connection, line, response, unlink, request.extensions["timeout"]["read"]
-            ),
-            extensions={**response.extensions, "patience": patience},
-        )
 
-    def _take(self, origin: httpcore.Origin, fresh: bool) -> tuple[httpcore.AsyncHTTPConnection, AsyncLine]:
+    def _take(self, fresh: bool) -> AsyncLine:
         if self._closed:
             raise httpcore.ConnectError("the client is closed")
         while self._idle and not fresh:
-            connection, line = self._idle.pop()
+            line = self._idle.pop()
             line.is_reused, line.has_heard = True, False
-            if connection.is_available() and not connection.has_expired():
+            if not (line.http.has_expired or line.stream.is_readable):
                 self._busy.add(line)
-                return connection, line
+                return line
             line.abort()
         line = AsyncLine()
         self._busy.add(line)
-        connection = httpcore.AsyncHTTPConnection(
-            origin, ssl_context=self._ssl_context, keepalive_expiry=_KEEPALIVE_S, network_backend=line
-        )
-        return connection, line
+        return line
 
-    def give_back(self, connection: httpcore.AsyncHTTPConnection, line: AsyncLine) -> None:
+    def give_back(self, line: AsyncLine) -> None:
         """Keep the connection for the next request if nothing is left on it, else drop it."""
         line.patience = None
-        if connection.is_idle() and not self._closed:
+        if line.http.finish() and not self._closed:
             self._busy.discard(line)
-            self._idle.append((connection, line))
+            self._idle.append(line)
         else:
             self._drop(line)
 
@@ -380,44 +361,54 @@ class AsyncDirectTransport(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Drop all connections; whoever waits for one is told."""
         self._closed = True
-        for line in [*self._busy, *(line for _, line in self._idle)]:
+        for line in [*self._busy, *self._idle]:
             line.abort()
         self._idle.clear()
 
 
-class _AsyncResponseStream(httpx.AsyncByteStream):
+class AsyncDirectResponse:
+    """A response over a connection of ours, with those members of `httpx.Response` that we use."""
+
+    is_stream_consumed = False
+
     def __init__(
         self,
         transport: AsyncDirectTransport,
-        connection: httpcore.AsyncHTTPConnection,
         line: AsyncLine,
-        response: httpcore.Response,
+        head: Head,
         unlink: Callable[[], None],
         idle: float | None,
     ) -> None:
         self._transport = transport
-        self._connection = connection
         self._line = line
-        self._response = response
+        self._head = head
         self._unlink = unlink
         self._idle = idle
+        self._is_closed = False
+        self.status_code = head.status_code
+        self.headers = httpx.Headers(head.headers.raw_items())
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        if is_chunked(self._response):  # the plain chunks first, then the rest is h11's
+    async def aiter_raw(self) -> AsyncGenerator[bytes]:
+        """The body as it comes, less its framing."""
+        stream, http = self._line.stream, self._line.http
+        if is_chunked(self._head):  # the plain chunks first, then the rest is h11's
             chunks = Chunks()
-            while not chunks.is_over and (data := await self._line.stream.read(_READ_BYTES, self._idle)):
+            while not chunks.is_over and (data := await stream.read(_READ_BYTES, self._idle)):
                 joined = chunks.receive(data)
                 if joined:
                     yield joined
             if chunks.error is not None:
                 raise chunks.error
             self._line.inflow.held = chunks.rest
-        async for part in self._response.stream:  # type: ignore[union-attr]  # httpcore types it for both worlds at once
-            yield part
+        while (part := http.body()) != b"":
+            if part is None:
+                http.receive(await stream.read(_READ_BYTES, self._idle))
+            else:
+                yield part
 
     async def aclose(self) -> None:
-        self._unlink()
-        try:
-            await self._response.aclose()
-        finally:
-            self._transport.give_back(self._connection, self._line)
+        """Let go of the connection; it is used again if the whole body was read."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._unlink()
+            self._transport.give_back(self._line)

@@ -1,9 +1,8 @@
-"""One request and its reply over httpx, for the async world."""
+"""One request and its reply, over connections of our own or over httpx, for the async world."""
 
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -11,13 +10,14 @@ import httpx
 
 from ..config import ClientConfig
 from ..errors import RunCancelledError, ToolnexusError
-from .async_network import AsyncDirectTransport
+from .async_network import AsyncDirectResponse, AsyncDirectTransport
 from .async_pump import Pump
 from .bounds import Bounds, Patience
 from .decoding import Decoder, decoder_for
 from .request import (
     encode,
-    environment_proxies,
+    endpoint,
+    environment_proxy,
     hidden_query,
     key_headers,
     request_headers,
@@ -28,19 +28,17 @@ from .translation import FOREIGN, translate
 
 
 class AsyncTransport:
-    """Opens responses: with a client of ours, or with the caller's `http_client`."""
+    """Opens responses: over connections of ours, through the environment's proxy, or with a caller's `http_client`."""
 
     def __init__(self, config: ClientConfig, http_client: httpx.AsyncClient | None) -> None:
         self._config = config
         self._given = http_client
         self._url = httpx.URL(config.url)
         self._headers = request_headers(config, with_key=http_client is not None)
-        self._own: httpx.AsyncClient | None = None
+        self._own: AsyncDirectTransport | httpx.AsyncClient | None = None
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._guard: AsyncGenerator[None, None] | None = None
-        # Only our own network survives a cancel anywhere; the rest of httpx is kept at arm's length.
-        self._pumps = http_client is not None or any(proxy for _, proxy in environment_proxies())
 
     async def open(self, body: dict[str, Any], bounds: Bounds) -> AsyncResponse:
         """Send a request and wait for the head of the reply.
@@ -52,16 +50,23 @@ class AsyncTransport:
         # A reply that is not streamed comes whole: nothing of it could show progress before.
         patience = Patience(bounds, self._config.progress_timeout if body.get("stream") else None)
         patience.wait_begins(0)
-        client = self._given or await self._client()
-        pump = Pump(client, self._request(client, body, patience), patience) if self._pumps else None
+        client = self._given or await self._get_own()
+        data = encode(body)
+        if isinstance(client, AsyncDirectTransport):
+            return self._opened(await _send(client, data, patience), patience, None)
+        # Only our own network survives a cancel anywhere; httpx is kept at arm's length.
+        pump = Pump(client, self._request(client, data, patience), patience)
         try:
-            reply = await (self._send(client, body, patience) if pump is None else _head(pump))
-            if isinstance(reply, Exception):
-                raise self.error(reply, patience)
+            return self._opened(await _head(pump), patience, pump)
         except BaseException:
-            if pump is not None:
-                pump.close()
+            pump.close()
             raise
+
+    def _opened(
+        self, reply: AsyncDirectResponse | httpx.Response | Exception, patience: Patience, pump: Pump | None
+    ) -> AsyncResponse:
+        if isinstance(reply, Exception):
+            raise self.error(reply, patience)
         patience.wait_ended()
         return AsyncResponse(self, reply, patience, pump)
 
@@ -71,18 +76,9 @@ class AsyncTransport:
             return RunCancelledError("the client was closed")
         return patience.bounds.exceeded() or patience.stalled() or translate(error, self._config.url)
 
-    async def _send(
-        self, client: httpx.AsyncClient, body: dict[str, Any], patience: Patience
-    ) -> httpx.Response | Exception:
-        """The reply, or what the HTTP stack raised: raised here, it would carry along frames that hold the key."""
-        try:
-            return await client.send(self._request(client, body, patience), stream=True, follow_redirects=False)
-        except FOREIGN as error:
-            return error
-
-    def _request(self, client: httpx.AsyncClient, body: dict[str, Any], patience: Patience) -> httpx.Request:
+    def _request(self, client: httpx.AsyncClient, body: bytes, patience: Patience) -> httpx.Request:
         config = self._config
-        extensions: dict[str, Any] = {"patience": patience}
+        extensions: dict[str, Any] = {}
         url = self._url
         if self._given is not None:
             hidden = hidden_query(config, client)
@@ -94,36 +90,28 @@ class AsyncTransport:
             "write": patience.timeout(timeouts.write),
             "pool": patience.timeout(timeouts.pool),
         }
-        return client.build_request("POST", url, content=encode(body), headers=self._headers, extensions=extensions)
+        return client.build_request("POST", url, content=body, headers=self._headers, extensions=extensions)
 
-    async def _client(self) -> httpx.AsyncClient:
-        """Our client for the running event loop; a client may be used in several, one after the other."""
+    async def _get_own(self) -> AsyncDirectTransport | httpx.AsyncClient:
+        """Our connections for the running event loop; a client may be used in several, one after the other."""
         if self._closed:
             raise RunCancelledError("the client was closed")
         loop = asyncio.get_running_loop()
         if self._own is None or self._loop is not loop:
-            context = shared_ssl_context() if self._config.url.startswith("https:") else None
-            self._own, self._loop = self._build(context), loop
+            self._own, self._loop = self._build(), loop
             # A loop ends its async generators when it shuts down, as asyncio.run does, and with this one our client.
             self._guard = _close_at_shutdown(self._own)
             await anext(self._guard)
         return self._own
 
-    def _build(self, context: ssl.SSLContext | None) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            transport=AsyncKeyedTransport(self._config, AsyncDirectTransport(context)),
-            mounts={
-                pattern: AsyncKeyedTransport(
-                    self._config,
-                    httpx.AsyncHTTPTransport(
-                        proxy=proxy, verify=shared_ssl_context(), limits=httpx.Limits(max_connections=None)
-                    ),
-                )
-                if proxy
-                else None
-                for pattern, proxy in environment_proxies()
-            },
-        )
+    def _build(self) -> AsyncDirectTransport | httpx.AsyncClient:
+        proxy = environment_proxy(self._url)
+        if proxy is None:
+            context = shared_ssl_context() if self._url.scheme == "https" else None
+            return AsyncDirectTransport(endpoint(self._config), context, self._config.timeouts)
+        limits = httpx.Limits(max_connections=None)
+        through = httpx.AsyncHTTPTransport(proxy=proxy, verify=shared_ssl_context(), limits=limits)
+        return httpx.AsyncClient(transport=AsyncKeyedTransport(self._config, through))
 
     async def aclose(self) -> None:
         """Close our connections, also those in use; a caller's `http_client` stays as it is."""
@@ -133,6 +121,14 @@ class AsyncTransport:
             await guard.aclose()
 
 
+async def _send(client: AsyncDirectTransport, body: bytes, patience: Patience) -> AsyncDirectResponse | Exception:
+    """The reply, or what the HTTP stack raised: raised here, it would carry along frames that hold the key."""
+    try:
+        return await client.send(body, patience)
+    except FOREIGN as error:
+        return error
+
+
 async def _head(pump: Pump) -> httpx.Response | Exception:
     try:
         return await pump.head()
@@ -140,7 +136,7 @@ async def _head(pump: Pump) -> httpx.Response | Exception:
         return error
 
 
-async def _close_at_shutdown(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
+async def _close_at_shutdown(client: AsyncDirectTransport | httpx.AsyncClient) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
@@ -151,14 +147,20 @@ class AsyncResponse:
     """A reply whose body is read piece by piece."""
 
     def __init__(
-        self, transport: AsyncTransport, response: httpx.Response, patience: Patience, pump: Pump | None
+        self,
+        transport: AsyncTransport,
+        response: AsyncDirectResponse | httpx.Response,
+        patience: Patience,
+        pump: Pump | None,
     ) -> None:
         self._transport = transport
         self._response = response
         self._patience = patience
         self._pump = pump
-        self._idle: float | None = response.request.extensions["timeout"]["read"]
-        if pump is None:
+        self._idle: float | None = None
+        if isinstance(response, httpx.Response) and pump is not None:
+            self._idle = response.request.extensions["timeout"]["read"]
+        else:
             self._body = response.aiter_raw()
         self._decoder = decoder_for(response)
         self.status = response.status_code

@@ -6,6 +6,7 @@ httpx undoes a whole read at once: 64 KiB of a gzip bomb are 64 MiB of blanks be
 from __future__ import annotations
 
 import zlib
+from typing import Protocol
 
 import httpx
 
@@ -67,7 +68,14 @@ class Decoder:
         return piece
 
 
-def decoder_for(response: httpx.Response) -> Decoder | None:
+class Encoded(Protocol):
+    """Of a response, what tells how its body is encoded."""
+
+    headers: httpx.Headers
+    is_stream_consumed: bool
+
+
+def decoder_for(response: Encoded) -> Decoder | None:
     """What undoes the encoding that a response declares.
 
     `None` where there is none, or httpx has undone it: a mock's response may have been read before.

@@ -52,16 +52,6 @@ class Inflow:
         return data[: blank.end() - known]
 
 
-def is_chunked(response: httpcore.Response) -> bool:
-    """Whether h11, which has accepted the head, reads this body as chunked (it takes no other transfer coding).
-
-    Source: RFC 9112, section 6.3, for responses to a POST.
-    """
-    return response.status not in (204, 304) and any(
-        name.lower() == b"transfer-encoding" for name, _ in response.headers
-    )
-
-
 class Chunks:
     """The plain chunks of one body, joined; once `is_over`, the rest of the body is for h11.
 

@@ -52,7 +52,7 @@ from .bounds import Bounds
 from .hooking import Audience
 from .lines import Place
 
-_WIRES: dict[Style, Wire] = {"openai": OpenAIWire(), "anthropic": AnthropicWire()}
+_WIRES: dict[Style, Callable[[], Wire]] = {"openai": OpenAIWire, "anthropic": AnthropicWire}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class Call:
             raise AnswerMismatchError(f"{where}, and so nothing to resume")
         run = AgentRun(
             RunSetup(
-                wire=_WIRES[config.style],
+                wire=_WIRES[config.style](),
                 origin=config.origin,
                 model=self.model,
                 messages=messages,

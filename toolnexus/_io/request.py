@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import ssl
-from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -15,6 +14,7 @@ import httpx
 from .._core.payload import well_formed
 from ..config import ClientConfig
 from ..errors import ConfigurationError
+from .http11 import Endpoint
 
 
 def encode(body: dict[str, Any]) -> bytes:
@@ -51,6 +51,21 @@ def key_headers(config: ClientConfig) -> list[tuple[bytes, bytes]]:
     return [(n.encode(), v.encode()) for n, v in config.auth_headers().items() if n not in given]
 
 
+def endpoint(config: ClientConfig) -> Endpoint:
+    """What is the same in all requests over connections of our own."""
+    url = url_with_query(config)
+    headers = httpx.Headers({"host": url.netloc.decode(), "connection": "keep-alive"})
+    headers.update(request_headers(config, with_key=False))
+    is_tls = url.scheme == "https"
+    return Endpoint(
+        host=url.raw_host.decode(),
+        port=url.port or (443 if is_tls else 80),
+        is_tls=is_tls,
+        target=url.raw_path,
+        headers=(*headers.raw, *key_headers(config)),
+    )
+
+
 def url_with_query(config: ClientConfig) -> httpx.URL:
     """The endpoint with its query, which may hold secrets and is therefore not for any log."""
     url = httpx.URL(config.url)
@@ -79,19 +94,23 @@ def _version() -> str:
 @cache
 def shared_ssl_context() -> ssl.SSLContext:
     """One context for all clients, made when the first one needs it: loading the certificates takes 20 ms."""
-    return httpx.create_ssl_context()
+    context = httpx.create_ssl_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
-def environment_proxies() -> Iterator[tuple[str, str | None]]:
-    """Proxies by URL pattern, from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`.
+def environment_proxy(url: httpx.URL) -> str | None:
+    """The proxy for `url`, from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`; `None` for no proxy.
 
     httpx reads these only when it makes the transport itself, and its reader is not public; a release that moves
     it makes this import fail in the tests, not quietly ignore a proxy.
     """
-    from httpx._utils import get_environment_proxies
+    from httpx._utils import URLPattern, get_environment_proxies
 
+    found: list[tuple[URLPattern, str | None]] = []
     for pattern, proxy in get_environment_proxies().items():
         pattern = pattern.replace("*[", "[")  # an IPv6 address in brackets is taken for a name there
         with contextlib.suppress(httpx.InvalidURL):  # such as an IPv6 network, which no pattern can say
-            httpx.URL(pattern)
-            yield pattern, proxy
+            found.append((URLPattern(pattern), proxy))
+    found.sort(key=lambda pair: pair[0].priority)  # the most specific first
+    return next((proxy for pattern, proxy in found if pattern.matches(url)), None)

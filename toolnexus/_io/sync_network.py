@@ -1,8 +1,7 @@
-"""Connections of our own, below httpx: each can be interrupted from another thread and obeys a deadline.
+"""Connections of our own, in place of httpx: each can be interrupted from another thread and obeys a deadline.
 
-`DirectTransport` is an `httpx.BaseTransport` over httpcore's connections. It keeps idle ones in a list instead
-of httpcore's pool: the number of connections is not limited, so there is no slot to wait for, and none to lose
-when a `KeyboardInterrupt` strikes in the middle.
+`DirectTransport` keeps idle ones in a list instead of a pool: the number of connections is not limited, so there is
+no slot to wait for, and none to lose when a `KeyboardInterrupt` strikes in the middle.
 """
 
 from __future__ import annotations
@@ -12,26 +11,23 @@ import selectors
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import httpcore
 import httpx
 
+from ..config import Timeouts
 from .bounds import Bounds, Patience
-from .framing import Chunks, Inflow, is_chunked
-
-_KEEPALIVE_S = 60.0
-"""How long an idle connection is kept; servers and load balancers close theirs after about a minute."""
-
+from .framing import Chunks, Inflow
+from .http11 import Endpoint, Head, Http11, is_chunked
 
 _READ_BYTES = 64 * 1024
 
 _BROKEN = (httpcore.NetworkError, httpcore.RemoteProtocolError)
 
 
-class Line(httpcore.NetworkBackend):
-    """The network of one connection: it knows the exchange that uses it, and its socket."""
+class Line:
+    """One connection: it knows the exchange that uses it, and its socket."""
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
@@ -39,8 +35,7 @@ class Line(httpcore.NetworkBackend):
         self.stream: LineStream | None = None
         """Set once connected."""
         self.inflow = Inflow()
-        self.unsent: bytes | None = None
-        """The head of a request, which waits for the body to go with it; `None` before there is one to wait for."""
+        self.http = Http11()
         self.patience: Patience | None = None
         self.owner: Bounds | None = None
         """The run that uses the connection."""
@@ -48,14 +43,23 @@ class Line(httpcore.NetworkBackend):
         self.has_heard = False
         """Whether any byte of the current exchange's response came."""
 
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,  # Any: as httpcore declares it
-    ) -> httpcore.NetworkStream:
+    def ask(self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None, timeouts: Timeouts, body: bytes) -> Head:
+        """Send a request, over a new connection if there is none, and wait for the head of the response."""
+        if self.stream is None:
+            stream = self.connect_tcp(endpoint.host, endpoint.port, timeouts.connect)
+            if ssl_context is not None:
+                stream.start_tls(ssl_context, endpoint.host, timeouts.connect)
+        assert self.stream is not None
+        self.inflow.head_expected()
+        request = self.http.request(endpoint, body)
+        with contextlib.suppress(httpcore.WriteError):  # a server may answer, and go, before it has read all
+            self.stream.write(request, timeouts.write)
+        while (head := self.http.head()) is None:
+            self.http.receive(self.stream.read(_READ_BYTES, timeouts.read))
+        self.inflow.body_expected()
+        return head
+
+    def connect_tcp(self, host: str, port: int, timeout: float | None) -> LineStream:
         try:
             self.stream = LineStream(self, self._connect(host, port, timeout))
             return self.stream
@@ -111,12 +115,14 @@ class Line(httpcore.NetworkBackend):
             self._socket.close()
 
 
-class LineStream(httpcore.NetworkStream):
+class LineStream:
+    """What is read from a connection and written to it, within the time that its exchange has."""
+
     def __init__(self, line: Line, sock: socket.socket) -> None:
         self._line = line
         self._socket = sock
 
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+    def read(self, max_bytes: int, timeout: float | None) -> bytes:
         inflow = self._line.inflow
         data, inflow.held = inflow.held or self._receive(max_bytes, timeout), b""
         return inflow.take(data)
@@ -132,11 +138,7 @@ class LineStream(httpcore.NetworkStream):
         self._line.has_heard = self._line.has_heard or bool(data)
         return data
 
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        if self._line.unsent is None:  # httpcore writes the head, then the body, then b"" for the end
-            self._line.unsent = buffer
-            return
-        buffer, self._line.unsent = self._line.unsent + buffer, b""
+    def write(self, buffer: bytes, timeout: float | None) -> None:
         try:
             while buffer:  # not sendall: the timeout is one of silence, not for the whole
                 self._socket.settimeout(self._line.timeout(timeout))
@@ -149,9 +151,7 @@ class LineStream(httpcore.NetworkStream):
     def close(self) -> None:
         self._socket.close()
 
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
+    def start_tls(self, ssl_context: ssl.SSLContext, server_hostname: str, timeout: float | None) -> None:
         try:
             # The handshake comes after `hold`: the TLS socket takes the place of the one that could be interrupted.
             sock = ssl_context.wrap_socket(self._socket, server_hostname=server_hostname, do_handshake_on_connect=False)
@@ -166,12 +166,11 @@ class LineStream(httpcore.NetworkStream):
             if isinstance(error, OSError):  # ssl.SSLError is one
                 raise httpcore.ConnectError(str(error)) from None
             raise
-        return self
 
-    def get_extra_info(self, info: str) -> Any:  # Any: as httpcore declares it
-        if info == "is_readable":  # of an idle connection: the server has closed it
-            return bool(self._line.inflow.held) or _is_readable(self._socket)
-        return self._socket if info == "socket" else None
+    @property
+    def is_readable(self) -> bool:
+        """Whether a read would not wait; of an idle connection, that the server has closed it."""
+        return bool(self._line.inflow.held) or _is_readable(self._socket)
 
 
 def _is_readable(sock: socket.socket) -> bool:
@@ -189,45 +188,36 @@ def shut_down(sock: socket.socket) -> None:
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
-class DirectTransport(httpx.BaseTransport):
-    """Sends requests to one origin; each has a connection that is its alone until the response is closed.
+class DirectTransport:
+    """Sends requests to one endpoint; each has a connection that is its alone until the response is closed.
 
     A `KeyboardInterrupt` may strike between any two lines. So a connection is taken and given back in steps, each of
     which leaves it with its owner or in the list of idle ones, and `end` finds what an owner has left behind.
     """
 
-    def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
+    def __init__(self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None, timeouts: Timeouts) -> None:
+        self._endpoint = endpoint
         self._ssl_context = ssl_context
-        self._idle: list[tuple[httpcore.HTTPConnection, Line]] = []
+        self._timeouts = timeouts
+        self._idle: list[Line] = []
         self._busy: set[Line] = set()
         self._lock = threading.RLock()
         self._closed = False
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        core_request = httpcore.Request(
-            method=request.method,
-            url=httpcore.URL(
-                scheme=request.url.raw_scheme,
-                host=request.url.raw_host,
-                port=request.url.port,
-                target=request.url.raw_path,
-            ),
-            headers=request.headers.raw,
-            content=request.stream,
-            extensions=request.extensions,
-        )
-        patience: Patience = request.extensions["patience"]
+    def send(self, body: bytes, patience: Patience) -> DirectResponse:
+        """Send a request and wait for the head of the response, which is to be closed in any case.
+
+        Raises:
+            httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError: There is none.
+        """
         fresh = False
         while True:
-            connection, line = self._take(core_request.url.origin, fresh, patience.bounds)
+            line = self._take(fresh, patience.bounds)
             line.patience = patience
-            line.inflow.head_expected()
-            line.unsent = None
             unlink = patience.bounds.cancel.add_callback(line.interrupt)
             try:
-                response = connection.handle_request(core_request)
-                line.inflow.body_expected()
-                break
+                head = line.ask(self._endpoint, self._ssl_context, self._timeouts, body)
+                return DirectResponse(self, line, head, unlink, self._timeouts.read)
             except BaseException as error:
                 unlink()
                 self.drop(line)
@@ -238,14 +228,8 @@ class DirectTransport(httpx.BaseTransport):
                 if not is_stale or patience.bounds.exceeded():
                     raise
                 fresh = True
-        return httpx.Response(
-            response.status,
-            headers=response.headers,
-            stream=_ResponseStream(self, connection, line, response, unlink, request.extensions["timeout"]["read"]),
-            extensions={**response.extensions, "patience": patience},
-        )
 
-    def _take(self, origin: httpcore.Origin, fresh: bool, owner: Bounds) -> tuple[httpcore.HTTPConnection, Line]:
+    def _take(self, fresh: bool, owner: Bounds) -> Line:
         while True:
             with self._lock:
                 if self._closed:
@@ -254,29 +238,29 @@ class DirectTransport(httpx.BaseTransport):
                     line = Line()
                     line.owner = owner
                     self._busy.add(line)
-                    break
-                connection, line = self._idle[-1]
+                    return line
+                line = self._idle[-1]
                 line.owner = owner
                 self._busy.add(line)
                 self._idle.pop()
                 line.is_reused, line.has_heard = True, False
-            if connection.is_available() and not connection.has_expired():
-                return connection, line
+            if not (line.http.has_expired or line.stream is None or line.stream.is_readable):
+                return line
             self.drop(line)
-        connection = httpcore.HTTPConnection(
-            origin, ssl_context=self._ssl_context, keepalive_expiry=_KEEPALIVE_S, network_backend=line
-        )
-        return connection, line
 
-    def give_back(self, connection: httpcore.HTTPConnection, line: Line) -> None:
+    def give_back(self, line: Line) -> None:
         """Keep the connection for the next request if nothing is left on it, else close it."""
         line.patience = None
-        with self._lock:
-            if connection.is_idle() and not self._closed:
-                self._idle.append((connection, line))
-                self._busy.discard(line)
-                line.owner = None
-                return
+        try:
+            with self._lock:
+                if line.http.finish() and not self._closed:
+                    self._idle.append(line)
+                    self._busy.discard(line)
+                    line.owner = None
+                    return
+        except BaseException:  # interrupted in the middle, the connection may say that it is idle and not be
+            self.drop(line)
+            raise
         self.drop(line)
 
     def drop(self, line: Line) -> None:
@@ -288,9 +272,9 @@ class DirectTransport(httpx.BaseTransport):
     def end(self, owner: Bounds) -> None:
         """Drop what a run that is over has left behind: nothing, unless it was interrupted in the middle of a step."""
         with self._lock:
-            left = {line for line in (*self._busy, *(line for _, line in self._idle)) if line.owner is owner}
+            left = {line for line in (*self._busy, *self._idle) if line.owner is owner}
             if left:
-                self._idle = [(connection, line) for connection, line in self._idle if line not in left]
+                self._idle = [line for line in self._idle if line not in left]
         for line in left:
             self.drop(line)
 
@@ -300,47 +284,51 @@ class DirectTransport(httpx.BaseTransport):
             self._closed = True
             idle, self._idle = self._idle, []
             busy = list(self._busy)
-        for connection, _ in idle:
-            connection.close()
+        for line in idle:
+            line.close()
         for line in busy:
             line.interrupt()
 
 
-class _ResponseStream(httpx.SyncByteStream):
+class DirectResponse:
+    """A response over a connection of ours, with those members of `httpx.Response` that we use."""
+
+    is_stream_consumed = False
+
     def __init__(
-        self,
-        transport: DirectTransport,
-        connection: httpcore.HTTPConnection,
-        line: Line,
-        response: httpcore.Response,
-        unlink: Callable[[], None],
-        idle: float | None,
+        self, transport: DirectTransport, line: Line, head: Head, unlink: Callable[[], None], idle: float | None
     ) -> None:
         self._transport = transport
-        self._connection = connection
         self._line = line
-        self._response = response
+        self._head = head
         self._unlink = unlink
         self._idle = idle
+        self._is_closed = False
+        self.status_code = head.status_code
+        self.headers = httpx.Headers(head.headers.raw_items())
 
-    def __iter__(self) -> Iterator[bytes]:
-        if is_chunked(self._response):  # the plain chunks first, then the rest is h11's
-            assert self._line.stream is not None
+    def iter_raw(self) -> Iterator[bytes]:
+        """The body as it comes, less its framing."""
+        stream, http = self._line.stream, self._line.http
+        assert stream is not None
+        if is_chunked(self._head):  # the plain chunks first, then the rest is h11's
             chunks = Chunks()
-            while not chunks.is_over and (data := self._line.stream.read(_READ_BYTES, self._idle)):
+            while not chunks.is_over and (data := stream.read(_READ_BYTES, self._idle)):
                 joined = chunks.receive(data)
                 if joined:
                     yield joined
             if chunks.error is not None:
                 raise chunks.error
             self._line.inflow.held = chunks.rest
-        yield from self._response.stream  # type: ignore[misc]  # httpcore types it for both worlds at once
+        while (part := http.body()) != b"":
+            if part is None:
+                http.receive(stream.read(_READ_BYTES, self._idle))
+            else:
+                yield part
 
     def close(self) -> None:
-        self._unlink()
-        try:
-            self._response.close()
-        except BaseException:  # interrupted in the middle, the connection may say that it is idle and not be
-            self._transport.drop(self._line)
-            raise
-        self._transport.give_back(self._connection, self._line)
+        """Let go of the connection; it is used again if the whole body was read."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._unlink()
+            self._transport.give_back(self._line)

@@ -1,4 +1,4 @@
-"""One request and its reply over httpx, for the sync world."""
+"""One request and its reply, over connections of our own or over httpx, for the sync world."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from .bounds import Bounds, Patience
 from .decoding import Decoder, decoder_for
 from .request import (
     encode,
-    environment_proxies,
+    endpoint,
+    environment_proxy,
     hidden_query,
     key_headers,
     request_headers,
     shared_ssl_context,
     url_with_query,
 )
-from .sync_network import DirectTransport, shut_down
+from .sync_network import DirectResponse, DirectTransport, shut_down
 from .translation import FOREIGN, translate
 
 
 class SyncTransport:
-    """Opens responses: with a client of ours, or with the caller's `http_client`."""
+    """Opens responses: over connections of ours, through the environment's proxy, or with a caller's `http_client`."""
 
     def __init__(self, config: ClientConfig, http_client: httpx.Client | None) -> None:
         self._config = config
@@ -34,8 +35,7 @@ class SyncTransport:
         self._url = httpx.URL(config.url)
         self._headers = request_headers(config, with_key=http_client is not None)
         self._lock = threading.Lock()
-        self._own: httpx.Client | None = None
-        self._direct: DirectTransport | None = None
+        self._own: DirectTransport | httpx.Client | None = None
         self._closed = False
 
     def open(self, body: dict[str, Any], bounds: Bounds) -> SyncResponse:
@@ -48,8 +48,7 @@ class SyncTransport:
         # A reply that is not streamed comes whole: nothing of it could show progress before.
         patience = Patience(bounds, self._config.progress_timeout if body.get("stream") else None)
         patience.wait_begins(0)
-        client = self._given or self._client()
-        reply = self._send(client, body, patience)
+        reply = self._send(self._given or self._get_own(), encode(body), patience)
         if isinstance(reply, Exception):
             raise self.error(reply, patience)
         patience.wait_ended()
@@ -61,16 +60,20 @@ class SyncTransport:
             return RunCancelledError("the client was closed")
         return patience.bounds.exceeded() or patience.stalled() or translate(error, self._config.url)
 
-    def _send(self, client: httpx.Client, body: dict[str, Any], patience: Patience) -> httpx.Response | Exception:
+    def _send(
+        self, client: DirectTransport | httpx.Client, body: bytes, patience: Patience
+    ) -> DirectResponse | httpx.Response | Exception:
         """The reply, or what the HTTP stack raised: raised here, it would carry along frames that hold the key."""
         try:
+            if isinstance(client, DirectTransport):
+                return client.send(body, patience)
             return client.send(self._request(client, body, patience), stream=True, follow_redirects=False)
         except FOREIGN as error:
             return error
 
-    def _request(self, client: httpx.Client, body: dict[str, Any], patience: Patience) -> httpx.Request:
+    def _request(self, client: httpx.Client, body: bytes, patience: Patience) -> httpx.Request:
         config = self._config
-        extensions: dict[str, Any] = {"patience": patience}
+        extensions: dict[str, Any] = {}
         url = self._url
         if self._given is not None:
             hidden = hidden_query(config, client)
@@ -82,55 +85,50 @@ class SyncTransport:
             "write": patience.timeout(timeouts.write),
             "pool": patience.timeout(timeouts.pool),
         }
-        return client.build_request("POST", url, content=encode(body), headers=self._headers, extensions=extensions)
+        return client.build_request("POST", url, content=body, headers=self._headers, extensions=extensions)
 
-    def _client(self) -> httpx.Client:
+    def _get_own(self) -> DirectTransport | httpx.Client:
         with self._lock:
             if self._closed:
                 raise RunCancelledError("the client was closed")
             if self._own is None:
-                context = shared_ssl_context() if self._config.url.startswith("https:") else None
-                self._direct = DirectTransport(context)
-                self._own = httpx.Client(
-                    transport=KeyedTransport(self._config, self._direct),
-                    mounts={
-                        pattern: KeyedTransport(
-                            self._config,
-                            httpx.HTTPTransport(
-                                proxy=proxy, verify=shared_ssl_context(), limits=httpx.Limits(max_connections=None)
-                            ),
-                        )
-                        if proxy
-                        else None
-                        for pattern, proxy in environment_proxies()
-                    },
-                )
+                proxy = environment_proxy(self._url)
+                if proxy is None:
+                    context = shared_ssl_context() if self._url.scheme == "https" else None
+                    self._own = DirectTransport(endpoint(self._config), context, self._config.timeouts)
+                else:
+                    limits = httpx.Limits(max_connections=None)
+                    through = httpx.HTTPTransport(proxy=proxy, verify=shared_ssl_context(), limits=limits)
+                    self._own = httpx.Client(transport=KeyedTransport(self._config, through))
             return self._own
 
     def end(self, bounds: Bounds) -> None:
         """Drop the connections of ours that a run which is over has left behind."""
-        if self._direct is not None:
-            self._direct.end(bounds)
+        if isinstance(self._own, DirectTransport):
+            self._own.end(bounds)
 
     def close(self) -> None:
         """Close our connections, also those in use; a caller's `http_client` stays as it is."""
         with self._lock:
             self._closed = True
-            own, self._own = self._own, None
-        if own is not None:
-            own.close()
+        if self._own is not None:
+            self._own.close()
 
 
 class SyncResponse:
     """A reply whose body is read piece by piece."""
 
-    def __init__(self, transport: SyncTransport, response: httpx.Response, patience: Patience) -> None:
+    def __init__(self, transport: SyncTransport, response: DirectResponse | httpx.Response, patience: Patience) -> None:
         self._transport = transport
         self._response = response
         self._patience = patience
         self._watch = _Watch(response, patience.bounds)
         # A mock's response may have been read before.
-        self._body = response.iter_bytes() if response.is_stream_consumed else response.iter_raw()
+        self._body = (
+            response.iter_bytes()
+            if isinstance(response, httpx.Response) and response.is_stream_consumed
+            else response.iter_raw()
+        )
         self._decoder = decoder_for(response)
         self.status = response.status_code
         self.headers: Mapping[str, str] = {k.lower(): v for k, v in response.headers.items()}
@@ -179,11 +177,11 @@ class SyncResponse:
 class _Watch:
     """Interrupts reads over connections that are not ours, a proxy's or a caller's: those know no `Patience`."""
 
-    def __init__(self, response: httpx.Response, bounds: Bounds) -> None:
+    def __init__(self, response: DirectResponse | httpx.Response, bounds: Bounds) -> None:
         self._timers: list[threading.Timer] = []
         self._progress_timer: threading.Timer | None = None
         self._unlink: Callable[[], None] = lambda: None
-        stream = None if "patience" in response.extensions else response.extensions.get("network_stream")
+        stream = response.extensions.get("network_stream") if isinstance(response, httpx.Response) else None
         self._socket = stream.get_extra_info("socket") if stream is not None else None
         if self._socket is not None:
             self._unlink = bounds.cancel.add_callback(self._interrupt)

@@ -32,7 +32,7 @@ class Reader(Protocol):
 
 
 class Wire(Protocol):
-    """One style of API."""
+    """One style of API; each run has its own."""
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON body of a request."""

@@ -15,7 +15,8 @@ from ...results import Usage
 from ..failure import error_in_payload
 from ..payload import UnreadableArguments, parse_arguments, parse_payload
 from ..turn import CallDraft, Draft, OpaqueDraft, ReasoningDraft, TextDraft, Turn
-from .anthropic_messages import to_anthropic
+from .anthropic_messages import Block, spelled
+from .spellings import Spellings
 from .text_template import TextTemplate
 
 if TYPE_CHECKING:
@@ -37,9 +38,12 @@ _STOP_REASONS = {
 class AnthropicWire:
     """The style as a `Wire`."""
 
+    def __init__(self) -> None:
+        self._spellings: Spellings[list[Block]] = Spellings()
+
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON body; no sampling parameter that the user did not set, newer versions of the API refuse them."""
-        system, messages = to_anthropic(request.messages, origin=request.origin)
+        system, messages = spelled(request.messages, request.origin, self._spellings)
         options = request.options
         body: dict[str, Any] = {
             "model": request.model,

@@ -26,6 +26,7 @@ from ...messages import (
     ToolResultPart,
 )
 from ..transcript import balanced, is_for, with_ids
+from .spellings import Spellings
 
 STYLE = "anthropic"
 
@@ -47,6 +48,13 @@ def to_anthropic(messages: Iterable[Message], *, origin: str | None = None) -> t
         The text of the system messages, `None` without one, and the messages: they alternate, begin with the user,
         and hold no empty text; the results of a turn are together, first in the user's message.
     """
+    return spelled(messages, origin, Spellings())
+
+
+def spelled(
+    messages: Iterable[Message], origin: str | None, spellings: Spellings[list[Block]]
+) -> tuple[str | None, list[dict[str, Any]]]:
+    """`to_anthropic` for one request of several; its blocks are not to be changed."""
 
     def is_ours(part_origin: str | None) -> bool:
         return is_for(part_origin, STYLE, origin)
@@ -64,23 +72,26 @@ def to_anthropic(messages: Iterable[Message], *, origin: str | None = None) -> t
         used.add(id)
         return id
 
+    def spell(message: Message) -> list[Block]:
+        return [block for part in message.parts for block in _blocks(part, message.role, is_ours)]
+
     system: list[str] = []
     out: list[dict[str, Any]] = []
-    for message in with_ids(balanced(messages), accepted):
+    fit = with_ids(balanced(messages), accepted)
+    for message, blocks in zip(fit, spellings.of(fit, origin, spell), strict=True):
         if message.role == "system":
             system += [message.text] if message.text.strip() else []
             continue
         role = "assistant" if message.role == "assistant" else "user"
-        blocks = [block for part in message.parts for block in _blocks(part, message.role, is_ours)]
         if not blocks and role == "user" and (not out or out[-1]["role"] != role):
             # It stays a turn of the user: two answers must not become one, nor the last one the start of the next.
             blocks = [{"type": "text", "text": _NOTHING}]
         if not blocks:
             continue
         if out and out[-1]["role"] == role:
-            out[-1]["content"] += blocks
+            out[-1]["content"] += map(dict, blocks)
         else:
-            out.append({"role": role, "content": blocks})
+            out.append({"role": role, "content": [*map(dict, blocks)]})
     if out and out[0]["role"] == "assistant":
         out.insert(0, {"role": "user", "content": [{"type": "text", "text": _OPENING}]})
     return "\n\n".join(system) or None, out

@@ -16,7 +16,8 @@ from ..failure import error_in_payload
 from ..payload import parse_payload
 from ..sse import ServerSentEvent
 from ..turn import CallDraft, Turn
-from .openai_messages import REASONING_FIELDS, to_openai
+from .openai_messages import REASONING_FIELDS, spelled
+from .spellings import Spellings
 from .text_template import TextTemplate
 
 _FINISH_REASONS = {
@@ -34,9 +35,12 @@ _FINISH_REASONS = {
 class OpenAIWire:
     """The style as a `Wire`."""
 
+    def __init__(self) -> None:
+        self._spellings: Spellings[dict[str, Any] | None] = Spellings()
+
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON body; members that are not set are left out, so that no server's default is overruled."""
-        messages = to_openai(request.messages, origin=request.origin)
+        messages = spelled(request.messages, request.origin, self._spellings)
         if request.system:
             messages.insert(0, {"role": "system", "content": request.system})
         options = request.options

@@ -26,6 +26,7 @@ from ...messages import (
 )
 from ..payload import UnreadableArguments, parse_arguments
 from ..transcript import balanced, is_for, with_ids
+from .spellings import Spellings
 
 STYLE = "openai"
 
@@ -50,6 +51,13 @@ def to_openai(messages: Iterable[Message], *, origin: str | None = None) -> list
         origin: Whom the messages are for; what only another provider understands is left out. `None` keeps what
             any provider of the style wrote.
     """
+    return spelled(messages, origin, Spellings())
+
+
+def spelled(
+    messages: Iterable[Message], origin: str | None, spellings: Spellings[dict[str, Any] | None]
+) -> list[dict[str, Any]]:
+    """`to_openai` for one request of several; its dicts are not to be changed."""
 
     def is_ours(part_origin: str | None) -> bool:
         return is_for(part_origin, STYLE, origin)
@@ -62,9 +70,8 @@ def to_openai(messages: Iterable[Message], *, origin: str | None = None) -> list
             return call.id if _MISTRAL_ID.fullmatch(call.id) else _digest(call.id)[:9]
         return call.id if len(call.id) <= _MAX_ID else _digest(call.id)[:_MAX_ID]
 
-    return [
-        found for message in with_ids(balanced(messages), accepted) if (found := _to_dict(message, is_ours)) is not None
-    ]
+    found = spellings.of(with_ids(balanced(messages), accepted), origin, lambda message: _to_dict(message, is_ours))
+    return [message for message in found if message is not None]
 
 
 def _to_dict(message: Message, is_ours: Callable[[str | None], bool]) -> dict[str, Any] | None:

@@ -1,0 +1,104 @@
+"""HTTP/1.1 over one connection of our own, without I/O: h11 writes the request and judges the response.
+
+For connections of our own h11 is asked directly: the objects that httpx and httpcore make on its way take three times
+as long as all the rest of a short exchange. `sync_network` and `async_network` move the bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import h11
+import httpcore
+import httpx
+
+_KEEPALIVE_S = 60.0
+"""How long an idle connection is kept; servers and load balancers close theirs after about a minute."""
+_MAX_HEAD_BYTES = 100 * 1024
+"""Of a response's head, or a trailer; as in httpcore."""
+
+Head = h11.Response | h11.InformationalResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the requests of a client go, and what stands in the head of each; key and query show in no `repr`."""
+
+    host: str
+    port: int
+    is_tls: bool
+    target: bytes = field(repr=False)
+    headers: tuple[tuple[bytes, bytes], ...] = field(repr=False)
+    """All but the length of the body."""
+
+
+class Http11:
+    """The exchanges of one connection, one after the other; what is no HTTP raises httpcore's errors."""
+
+    def __init__(self) -> None:
+        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+        self._expires = 0.0
+
+    def request(self, endpoint: Endpoint, body: bytes) -> bytes:
+        """Begin an exchange: what to send. After this, call `head`."""
+        headers = [*endpoint.headers, (b"content-length", b"%d" % len(body))]
+        try:
+            events = (h11.Request(method="POST", target=endpoint.target, headers=headers), h11.Data(body))
+            return b"".join(self._h11.send(event) or b"" for event in (*events, h11.EndOfMessage()))
+        except h11.LocalProtocolError as error:
+            raise httpcore.LocalProtocolError(str(error)) from None
+
+    def receive(self, data: bytes) -> None:
+        """Take the next bytes of the connection; `b""` is its end."""
+        if not data and self._h11.their_state is h11.SEND_RESPONSE:
+            raise httpcore.RemoteProtocolError("the server disconnected without sending a response")
+        self._h11.receive_data(data)
+
+    def head(self) -> Head | None:
+        """The head of the response; `None` if more has to be received first."""
+        while (event := self._next_event()) is not h11.NEED_DATA:
+            # 101 is the last word of a server that changes the protocol; the other 1xx come before the head.
+            if isinstance(event, h11.Response) or (
+                isinstance(event, h11.InformationalResponse) and event.status_code == httpx.codes.SWITCHING_PROTOCOLS
+            ):
+                return event
+        return None
+
+    def body(self) -> bytes | None:
+        """The next bytes of the body, `b""` at its end; `None` if more has to be received first."""
+        event = self._next_event()
+        if event is h11.NEED_DATA:
+            return None
+        return bytes(event.data) if isinstance(event, h11.Data) else b""
+
+    def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        try:
+            return self._h11.next_event()
+        except h11.RemoteProtocolError as error:
+            raise httpcore.RemoteProtocolError(str(error)) from None
+
+    def finish(self) -> bool:
+        """End the exchange.
+
+        Returns:
+            Whether the connection may be used for another, since nothing is left on it.
+        """
+        if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
+            return False
+        self._h11.start_next_cycle()
+        self._expires = time.monotonic() + _KEEPALIVE_S
+        return True
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the connection has been idle for too long."""
+        return time.monotonic() > self._expires
+
+
+def is_chunked(head: Head) -> bool:
+    """Whether h11, which has accepted the head, reads this body as chunked (it takes no other transfer coding).
+
+    Source: RFC 9112, section 6.3, for responses to a POST.
+    """
+    return head.status_code not in (204, 304) and any(name == b"transfer-encoding" for name, _ in head.headers)
