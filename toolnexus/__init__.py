@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from .tools.builtin import Builtins
     from .tools.http import http_tool
     from .tools.http_messages import HTTPReply
+    from .tools.mcp.status import MCPChange, MCPStatus
     from .tools.openapi import http_tools_from_openapi
     from .tools.skills import Skill, SkillEntry, Skills
 
@@ -130,6 +131,8 @@ __all__ = [
     "ImagePart",
     "InternalServerError",
     "Limits",
+    "MCPChange",
+    "MCPStatus",
     "ManagedStore",
     "MemoryStore",
     "Message",
@@ -213,6 +216,8 @@ _LATER = {
     "Hook": ".chunk_stream",
     "HookPoint": ".chunk_stream",
     "Hooks": ".hooks",
+    "MCPChange": ".tools.mcp.status",
+    "MCPStatus": ".tools.mcp.status",
     "ReasoningChunk": ".chunks",
     "RetryInfo": ".hooks",
     "SQLiteStore": ".stores.sqlite",

@@ -143,8 +143,14 @@ def test_a_timeout_is_seconds(timeout: Any) -> None:
 
 
 def test_an_approval_is_a_switch_or_a_predicate() -> None:
-    with pytest.raises(ConfigurationError, match="tool 't': approval: expected a bool or a function, got 'yes'"):
+    with pytest.raises(ConfigurationError, match="tool 't': approval: expected a bool or a plain function, got 'yes'"):
         define_tool(lambda: None, name="t", approval="yes")  # type: ignore[arg-type]  # the case
+
+    async def ask(args: dict[str, Any]) -> bool:
+        return False
+
+    with pytest.raises(ConfigurationError, match="approval: expected a bool or a plain function"):
+        define_tool(lambda: None, name="t", approval=ask)  # type: ignore[arg-type]  # its promise would count as yes
 
 
 def test_only_functions_become_tools() -> None:

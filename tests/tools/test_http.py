@@ -217,7 +217,7 @@ def test_a_tool_that_only_reads_may_run_again_after_a_crash():
         ({"max_bytes": 1.5}, "max_bytes"),
         ({"result": "xml"}, "tool 't': result: expected 'text', 'json' or a function, got 'xml'"),
         ({"addresses": "private"}, "addresses: expected 'public', 'any' or a list of networks"),
-        ({"approval": "yes"}, "approval: expected a bool or a function"),
+        ({"approval": "yes"}, "approval: expected a bool or a plain function"),
         ({"input_schema": []}, "tool 't': input_schema: expected a dict, got []"),
         ({"input_schema": {"type": "array"}}, "tool 't': input_schema.type: expected 'object'"),
         ({"url": "https://x.example/{idd}", "input_schema": object_of(id="string")}, "{idd} is no property"),

@@ -126,6 +126,8 @@ def test_a_tool_result_is_kept_and_its_output_made_sendable() -> None:
     assert to_result(ToolResult(b"a", metadata={"n": 1})) == ToolResult(  # type: ignore[arg-type]  # as above
         refused(b"a"), True, {"n": 1}
     )
+    for value in ([pending("x")], (1, pending("x")), {"a": pending("x")}):
+        assert "return pending(...) itself" in refused(value)
     assert "ToolResult" in refused(ToolResult(pending("x")))  # type: ignore[arg-type]  # as above
 
 
