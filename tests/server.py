@@ -26,8 +26,10 @@ from typing import Any, Literal, Self
 PATIENCE_S = 10.0
 """How long a test waits for what must happen; a failing test only."""
 
-End = Literal["keepalive", "close", "reset", "stall"]
-Framing = Literal["chunked", "length", "close"]
+End = Literal["keepalive", "close", "half_close", "reset", "stall"]
+Framing = Literal["chunked", "length", "close", "none"]
+Accept = Literal["serve", "reset", "stall", "hang_up"]
+"""`"hang_up"` reads something first."""
 
 
 class Gate:
@@ -80,6 +82,7 @@ class Response:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     framing: Framing = "chunked"
+    """With `"none"` the writes are all there is: no status line and no headers come before them."""
     end: End = "keepalive"
     """What follows the last write: a well-formed end, or the end of the connection in the middle, or silence."""
     before: Gate | None = None
@@ -107,15 +110,24 @@ class Request:
 
 
 class Server:
-    """Serves a script: responses in order, or a function of the request."""
+    """Serves a script: responses in order, or a function of the request.
 
-    def __init__(self, *script: Response | Callable[[Request], Response], tls: ssl.SSLContext | None = None) -> None:
+    Of the connections, the first ones are treated as `accept` says; those that are not served send no request.
+    """
+
+    def __init__(
+        self,
+        *script: Response | Callable[[Request], Response],
+        tls: ssl.SSLContext | None = None,
+        accept: Sequence[Accept] = (),
+    ) -> None:
         self.requests: list[Request] = []
         self.connections = 0
         """Accepted so far."""
         self.open_connections = 0
         self._script = list(script)
         self._tls = tls
+        self._accept = list(accept)
         self._changed = threading.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
         started: Future[int] = Future()
@@ -166,11 +178,19 @@ class Server:
         with self._changed:
             self.connections += 1
             self.open_connections += 1
+            accept = self._accept.pop(0) if self._accept else "serve"
         try:
             # The peer may leave at any point; what it left in the middle of is on the request.
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                while await self._exchange(reader, writer):
-                    pass
+                if accept == "reset":
+                    _reset(writer)
+                elif accept == "stall":
+                    await reader.read()
+                elif accept == "hang_up":
+                    await reader.read(1)
+                else:
+                    while await self._exchange(reader, writer):
+                        pass
         except asyncio.CancelledError:  # the server closes
             pass
         finally:
@@ -217,10 +237,12 @@ class Server:
             "chunked": {"transfer-encoding": "chunked"},
             "length": {"content-length": str(size)},
             "close": {"connection": "close"},
+            "none": {},
         }[response.framing]
         headers = {"content-type": "text/event-stream", **framing, **response.headers}
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        writer.write(f"HTTP/1.1 {response.status} Scripted\r\n{head}\r\n".encode())
+        if response.framing != "none":
+            writer.write(f"HTTP/1.1 {response.status} Scripted\r\n{head}\r\n".encode())
         for write in response.writes:
             if isinstance(write, Gate):
                 await writer.drain()
@@ -233,10 +255,11 @@ class Server:
                     await asyncio.sleep(0)  # others, too, want to be served
         if response.end == "stall":
             await asyncio.Event().wait()
+        if response.end == "half_close":
+            writer.write_eof()
+            await asyncio.Event().wait()
         if response.end == "reset":
-            sock = writer.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.transport.abort()
+            _reset(writer)
             return False
         if response.end == "keepalive" and response.framing == "chunked":
             writer.write(b"0\r\n\r\n")
@@ -246,6 +269,12 @@ class Server:
             await writer.wait_closed()
             return False
         return True
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    sock = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 # -- what a model says, in OpenAI's words

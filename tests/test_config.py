@@ -136,6 +136,7 @@ def test_a_key_that_an_error_quotes_is_taken_out():
     config().redact(plain)
 
 
+@pytest.mark.case("api-timeout-forms")
 def test_timeouts():
     assert config().timeouts == Timeouts(connect=10, read=300, write=60, pool=None)
     assert not config().timeout_given

@@ -73,6 +73,13 @@ tokens:   5
 finished: stop
 message:  assistant 'Hello.'
 """,
+    "http_tool.py": """\
+call:   get_weather({'city': '../admin'})
+result: 'The call was not run: city: \\'.\\' and \\'..\\' would lead to another path, got "../admin"' (an error)
+call:   get_weather({'city': 'Chennai'})
+result: '{"sky": "sunny", "degrees": 31}'
+answer: It is sunny in Chennai.
+""",
     "memory.py": """\
 Hello
   tokens so far: 5
@@ -84,6 +91,14 @@ Still there?
 assistant: Hi there.
      user: Still there?
 assistant: Still here.
+""",
+    "skills.py": """\
+offered: ['greetings', 'invoices']
+skipped: [('draft-mail', 'denied')]
+- invoices: Write an invoice.
+loaded: ['# Skill: invoices', '- terms.md']
+file:   14 days
+answer: Invoice 43, payable within 14 days.
 """,
     "stream_state.py": """\
 hook: 'One.'

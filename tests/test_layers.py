@@ -26,21 +26,16 @@ STRANGERS = [
     ("_core", {"tools", "stores", "retry", "config", "hooks", "chunk_stream"}),
     ("sync_client", {"async_client"}),
 ]
-IMPURE = {
-    "asyncio",
-    "threading",
-    "time",
-    "random",
-    "os",
-    "socket",
-    "httpx",
-    "httpcore",
-    "h11",
-    "tenacity",
-    "uuid",
-    "secrets",
-}
+IMPURE = {"asyncio", "threading", "time", "random", "os", "socket", "httpx", "httpcore", "tenacity", "uuid", "secrets"}
 HTTPX_ALLOWED = {"_io"}
+# What a tool source or a store needs, and the one module that imports it, when first used.
+LIBRARIES: dict[str, str] = {
+    "httpx": "tools/exchange.py",
+    "h11": "tools/exchange.py",
+    "yaml": "tools/yaml_data.py",
+}
+LAZY = {"tools/exchange.py"}
+"""Modules that are imported themselves when first used, and so may import their library at the top."""
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -51,13 +46,15 @@ def unit(module: Path) -> str:
     return first.removesuffix(".py")
 
 
-def imports(module: Path, *, at_run_time_only: bool = False) -> Iterator[str]:
+def imports(module: Path) -> Iterator[str]:
     """Absolute names of what a module imports, anywhere in it."""
-    tree = ast.parse(module.read_text(encoding="utf-8"))
+    yield from names_in(ast.parse(module.read_text(encoding="utf-8")), module)
+
+
+def names_in(tree: ast.Module, module: Path) -> Iterator[str]:
+    """Absolute names of what `tree`, of `module` or a part of it, imports."""
     package = ["toolnexus", *module.relative_to(PACKAGE).parts[:-1]]
     for node in ast.walk(tree):
-        if at_run_time_only and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            node.body = []
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -96,10 +93,37 @@ def test_the_core_is_pure(module: Path):
     assert not [n for n in ast.walk(tree) if isinstance(n, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor))]
 
 
+def at_import(module: Path) -> ast.Module:
+    """A module without the bodies of its functions: what runs when it is imported."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                node.body = []
+            case ast.If(test=test) if "TYPE_CHECKING" in ast.unparse(test):
+                node.body = []
+    return tree
+
+
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(PACKAGE)))
 def test_httpx_stays_where_the_waiting_is(module: Path):
     if unit(module) in HTTPX_ALLOWED | {"sync_client", "async_client"}:  # the clients check the type of http_client
         return
-    assert not {name.split(".")[0] for name in imports(module)} & {"httpx", "httpcore", "h11", "tenacity"} or (
-        unit(module) == "retry"
-    )
+    own = module.relative_to(PACKAGE).as_posix()
+    libraries = {name.split(".")[0] for name in imports(module)} & {"httpx", "httpcore", "tenacity", *LIBRARIES}
+    assert {name for name in libraries if LIBRARIES.get(name) != own} <= ({"tenacity"} if own == "retry.py" else set())
+
+
+@pytest.mark.parametrize("name", sorted(LIBRARIES))
+def test_a_tool_source_imports_its_library_when_it_is_first_used(name: str):
+    own = LIBRARIES[name]
+    assert name in {imported.split(".")[0] for imported in imports(PACKAGE / own)}
+    if own not in LAZY:
+        assert name not in {imported.split(".")[0] for imported in names_in(at_import(PACKAGE / own), PACKAGE / own)}
+
+
+@pytest.mark.parametrize("own", sorted(LAZY))
+def test_a_lazy_module_is_imported_inside_functions_only(own: str):
+    lazy = "toolnexus." + own.removesuffix(".py").replace("/", ".")
+    for module in MODULES:
+        assert lazy not in set(names_in(at_import(module), module)), module

@@ -88,3 +88,18 @@ def test_a_call_starts_open_and_unasked() -> None:
     call = ToolCallPart("c1", "look", {})
     assert (call.state, call.request, call.error, call.raw) == ("open", None, None, None)
     assert RequestCall("c1", "look").args == {}
+
+
+@pytest.mark.parametrize(
+    ("role", "parts", "message"),
+    [
+        ("bot", "Hi.", "role: expected one of .*, got 'bot'"),
+        (None, "Hi.", "role: expected one of .*, got None"),
+        ("user", None, "parts: expected a str or parts, got None"),
+        ("user", ["Hi."], "parts: expected TextPart.*, got 'Hi.'"),
+        ("user", [{"type": "text", "text": "Hi."}], "parts: expected TextPart.*, got {'type'"),
+    ],
+)
+def test_what_is_no_message_is_refused_where_it_is_made(role: Any, parts: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        Message(role, parts)

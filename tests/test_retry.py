@@ -169,6 +169,7 @@ def test_the_deadline_is_asked_anew_before_each_wait() -> None:
 # -- Retry-After, from the header to the wait
 
 
+@pytest.mark.case("retry-after-http-date", "retry-after-ms-header", "retry-after-seconds")
 @pytest.mark.parametrize("case", retry_after_cases(), ids=lambda case: case["name"])
 def test_a_reply_with_these_headers_is_waited_for_like_this(case: dict[str, Any]) -> None:
     code = int(case["headers"].get(":status", 429))

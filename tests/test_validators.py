@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.validators import anthropic, openai
+from tests.validators import anthropic, openai, tool_schemas
 
 Json = dict[str, Any]
 Change = Callable[[Json], object]
@@ -385,3 +385,75 @@ def test_a_validator_leaves_the_request_as_it_is(make: Callable[[], Json]) -> No
     before = copy.deepcopy(body)
     assert not (anthropic if make is anthropic_request else openai).broken_rules(body)
     assert body == before
+
+
+def tool_schema() -> Json:
+    """Everything that a schema may hold."""
+    return {
+        "type": "object",
+        "properties": {
+            "a.b-C_1": {"type": "string", "description": "Text.", "enum": ["x", "y"]},
+            "when": {"type": "string", "format": "date-time"},
+            "count": {"type": "integer", "minimum": 1, "maximum": 2.5},
+            "list": {"type": "array", "items": {"anyOf": [{"type": "boolean"}, {"type": "null"}], "description": "d"}},
+            "map": {"type": "object", "additionalProperties": {"type": "number"}},
+            "inner": {"type": "object", "properties": {"any name": {}}, "required": ["any name"]},
+        },
+        "required": ["when", "count"],
+        "additionalProperties": False,
+    }
+
+
+def member(name: str, value: Any) -> Change:
+    return lambda schema: schema["properties"].update({name: value})
+
+
+def nested(depth: int) -> Json:
+    return {"type": "array", "items": nested(depth - 1)} if depth else {}
+
+
+def test_a_schema_that_every_api_takes_breaks_no_rule():
+    tool_schemas.check(tool_schema())
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        ("object", lambda schema: schema.pop("type")),
+        ("object", lambda schema: schema.update(type="array")),
+        ("object", lambda schema: schema.pop("properties")),
+        ("root", lambda schema: schema.update(anyOf=[{"type": "object"}])),
+        ("property name", member("filter[x]", {})),
+        ("property name", member("x" * 65, {})),
+        ("keyword", member("x", {"type": "string", "pattern": "a"})),
+        ("keyword", member("x", {"type": "string", "nullable": True})),
+        ("keyword", member("x", {"$ref": "#/$defs/x"})),
+        ("keyword", member("x", True)),
+        ("type", member("x", {"type": ["string", "null"]})),
+        ("type", member("x", {"type": "file"})),
+        ("type", member("x", {"properties": {}})),
+        ("type", member("x", {"type": "integer", "enum": ["1"]})),
+        ("required", lambda schema: schema["required"].append("gone")),
+        ("required", lambda schema: schema["required"].append("when")),
+        ("items", member("x", {"type": "array"})),
+        ("enum", member("x", {"type": "string", "enum": []})),
+        ("enum", member("x", {"type": "string", "enum": [1]})),
+        ("enum", member("x", {"type": "string", "enum": [""]})),
+        ("format", member("x", {"type": "string", "format": "uuid"})),
+        ("anyOf", member("x", {"anyOf": []})),
+        ("anyOf", member("x", {"anyOf": [{}], "type": "string"})),
+        ("bound", member("x", {"type": "integer", "minimum": True})),
+        ("bound", member("x", {"type": "string", "minimum": 1})),
+        ("description", member("x", {"description": 5})),
+        ("description", member("x", {"description": "x" * 2049})),
+        ("depth", member("x", nested(41))),
+        ("size", lambda schema: schema["properties"].update({f"x{n}": {"description": "x" * 2000} for n in range(80)})),
+    ],
+)  # fmt: skip
+def test_each_rule_of_tool_schemas_is_broken_by_a_schema_that_breaks_no_other(rule, change):
+    schema = tool_schema()
+    change(schema)
+    assert {broken for broken, _ in tool_schemas.broken_rules(schema)} == {rule}
+    assert rule in tool_schemas.RULES
+    with pytest.raises(AssertionError, match="schema"):
+        tool_schemas.check(schema)

@@ -87,6 +87,11 @@ if TYPE_CHECKING:
     from .stores.sqlite import SQLiteStore
     from .sync_conversation import Conversation
     from .tools.builtin import Builtins
+    from .tools.http import http_tool
+    from .tools.http_messages import HTTPReply
+    from .tools.mcp.status import MCPChange, MCPStatus
+    from .tools.openapi import http_tools_from_openapi
+    from .tools.skills import Skill, SkillEntry, Skills
 
 __all__ = [
     "APIConnectionError",
@@ -119,12 +124,15 @@ __all__ = [
     "DoneEvent",
     "EventStream",
     "FinishChunk",
+    "HTTPReply",
     "Hook",
     "HookPoint",
     "Hooks",
     "ImagePart",
     "InternalServerError",
     "Limits",
+    "MCPChange",
+    "MCPStatus",
     "ManagedStore",
     "MemoryStore",
     "Message",
@@ -147,6 +155,9 @@ __all__ = [
     "RunCancelledError",
     "RunResult",
     "SQLiteStore",
+    "Skill",
+    "SkillEntry",
+    "Skills",
     "Snapshot",
     "StoreError",
     "StreamEvent",
@@ -176,6 +187,8 @@ __all__ = [
     "event_to_json",
     "from_anthropic",
     "from_openai",
+    "http_tool",
+    "http_tools_from_openapi",
     "messages_from_json",
     "messages_to_json",
     "pending",
@@ -199,16 +212,24 @@ _LATER = {
     "ContentChunk": ".chunks",
     "Conversation": ".sync_conversation",
     "FinishChunk": ".chunks",
+    "HTTPReply": ".tools.http_messages",
     "Hook": ".chunk_stream",
     "HookPoint": ".chunk_stream",
     "Hooks": ".hooks",
+    "MCPChange": ".tools.mcp.status",
+    "MCPStatus": ".tools.mcp.status",
     "ReasoningChunk": ".chunks",
     "RetryInfo": ".hooks",
     "SQLiteStore": ".stores.sqlite",
+    "Skill": ".tools.skills",
+    "SkillEntry": ".tools.skills",
+    "Skills": ".tools.skills",
     "ToolCallDeltaChunk": ".chunks",
     "UsageChunk": ".chunks",
     "from_anthropic": "._core.wire.anthropic_messages",
     "from_openai": "._core.wire.openai_messages",
+    "http_tool": ".tools.http",
+    "http_tools_from_openapi": ".tools.openapi",
     "messages_from_json": ".stores.codec",
     "messages_to_json": ".stores.codec",
     "to_anthropic": "._core.wire.anthropic_messages",

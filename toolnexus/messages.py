@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -108,6 +108,9 @@ class OpaquePart:
 Part = TextPart | ImagePart | ReasoningPart | ToolCallPart | ToolResultPart | OpaquePart
 
 
+_ROLES = get_args(Role)
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of the transcript.
@@ -120,8 +123,16 @@ class Message:
     parts: tuple[Annotated[Part, Field(discriminator="type")], ...]
 
     def __init__(self, role: Role, parts: str | Iterable[Part]) -> None:
+        if role not in _ROLES:
+            raise TypeError(f"Message: role: expected one of {_ROLES}, got {role!r}")
+        if not isinstance(parts, Iterable):
+            raise TypeError(f"Message: parts: expected a str or parts, got {parts!r}")
+        parts = (TextPart(parts),) if isinstance(parts, str) else tuple(parts)
+        for part in parts:
+            if not isinstance(part, Part):
+                raise TypeError(f"Message: parts: expected TextPart(...) and its like, got {part!r}")
         object.__setattr__(self, "role", role)
-        object.__setattr__(self, "parts", (TextPart(parts),) if isinstance(parts, str) else tuple(parts))
+        object.__setattr__(self, "parts", parts)
 
     @property
     def text(self) -> str:

@@ -170,6 +170,7 @@ class SyncClient:
             prompt: Text, or a list of `TextPart` and `ImagePart`.
             on_event: Called with each event. What it raises ends the run and comes through unchanged.
             id: The conversation to go on with, and to save to.
+            options: `cancel`, `deadline`, `history` and more, for this call: see `toolnexus.config.CallOptions`.
 
         Raises:
             ToolnexusError: The run failed; `.result` has what was said and done.
@@ -223,6 +224,7 @@ class SyncClient:
             toolkit: With the tools that the calls want.
             id: The conversation in the store.
             result: The pending run itself, in place of `id`; give the one that comes back to the next `resume`.
+                Where no store has it, nothing notices that the same one is given twice, and its tools run twice.
             on_event: Called with each event; without it the model is asked for whole responses.
 
         Raises:
@@ -253,9 +255,15 @@ class SyncClient:
         Args:
             id: Keeps the transcript in the client's store; without one it lives and dies with the object.
             keep_chunks: How many chunks of the current send are kept for `chunks.all()`; `None` keeps all.
+
+        Raises:
+            ConfigurationError: An argument cannot work.
         """
+        from ._io.launch import check_conversation_id, check_toolkit
         from .sync_conversation import Conversation
 
+        check_toolkit(toolkit)
+        check_conversation_id(id)
         keep = Keep(MemoryStore(), "") if id is None else Keep(self._store, id)
 
         def prepare(prompt: Prompt | Resumption, options: CallOptions, watch: Callable[[Bounds], Watch]) -> Call:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.harness import CLIENTS, new_client
 from tests.server import says
-from toolnexus import Cancel, ConfigurationError, Message, TextPart, Toolkit, ToolnexusError, define_tool
+from toolnexus import Cancel, ConfigurationError, MemoryStore, Message, TextPart, Toolkit, ToolnexusError, define_tool
 
 
 async def async_function(*args: Any) -> None: ...
@@ -68,6 +68,7 @@ CONSTRUCTOR = {
     "a version with a newline": ({"anthropic_version": "1\n"}, "anthropic_version: expected a version such as"),
     "limits that are a number": ({"limits": 5}, "limits: expected Limits(...), got 5"),
     "a wait_for that is text": ({"wait_for": "me"}, "wait_for: expected a function, got 'me'"),
+    "the class of a store": ({"store": MemoryStore}, "store: expected an object with get() and save(), got <class"),
     "a store without save": ({"store": {}}, "store: expected an object with get() and save(), got {}"),
     "an http_client of another kind": ({"http_client": "mine"}, "http_client: expected an httpx."),
 }
@@ -176,7 +177,8 @@ def test_a_call_refuses(connect, serve, method, args, options, error, message):
     assert server.requests == []
 
 
-@pytest.mark.parametrize("callback", ["me", 5, async_function, AsyncCallable()], ids=lambda c: getattr(c, "__name__", type(c).__name__))
+@pytest.mark.case("api-async-callback-in-sync-client")
+@pytest.mark.parametrize("callback", ["me", 5, async_function, AsyncCallable()], ids=range(4))
 def test_the_sync_client_refuses_a_callback_that_it_cannot_call(serve, callback):
     server = serve(says("Never."))
     with new_client("sync", server) as client:

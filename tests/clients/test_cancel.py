@@ -95,6 +95,7 @@ def test_a_deadline_ends_a_run_that_waits(play, serve, wait):
     assert play(server, "Next?").ended().text == "Next."
 
 
+@pytest.mark.case("api-timeout-forms", "timeout-no-first-byte", "timeout-stall-in-mid-answer")
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
 def test_silence_for_longer_than_the_timeout_ends_a_run(play, serve, wait):
     response, _ = wait()
@@ -106,6 +107,7 @@ def test_silence_for_longer_than_the_timeout_ends_a_run(play, serve, wait):
     server.requests[0].wait_left()
 
 
+@pytest.mark.case("timeout-no-first-byte")
 def test_a_silence_before_anything_was_shown_is_tried_again(play, serve):
     server = serve(Response(before=Gate()), Response([], end="stall"), says("Here."))
     with soon():
@@ -113,6 +115,7 @@ def test_a_silence_before_anything_was_shown_is_tried_again(play, serve):
     assert len(server.requests) == 3
 
 
+@pytest.mark.case("api-timeout-forms", "timeout-is-idle-not-total", "timeout-comments-reset-idle-timer")
 def test_comments_count_as_life(play, serve):
     gates = [Gate() for _ in range(6)]
     server = serve(reply([[gate, b": still here\n\n"] for gate in gates], text("Done."), finish(), done()))
@@ -129,6 +132,7 @@ def test_comments_count_as_life(play, serve):
     thread.join()
 
 
+@pytest.mark.case("api-slow-callback-backpressure", "other-slow-consumer")
 def test_time_that_the_consumer_takes_is_no_silence(connect, serve):
     server = serve(reply(text(*"abc"), finish(), done()))
     pause = threading.Event()

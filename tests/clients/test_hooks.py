@@ -649,6 +649,7 @@ def test_messages_of_an_earlier_run_are_not_told_again(hooked, serve) -> None:
     assert [message.text for message in messages] == ["Go.", "One.", "Go on.", "Two."]
 
 
+@pytest.mark.case("api-retry-hook-and-observability")
 def test_on_retry_is_told_of_each_retry_and_its_wait(hooked, serve) -> None:
     seen: list[RetryInfo] = []
     server = serve(failure(503, "busy"), failure(429, "slow down", retry_after="0.002"), says("Here."))

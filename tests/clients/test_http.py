@@ -42,6 +42,7 @@ FORMS = {
 }
 
 
+@pytest.mark.case("api-base-url-forms", "other-base-url-deep-path", "other-base-url-plain")
 @pytest.mark.parametrize(("form", "target"), FORMS.items(), ids=[form or "bare" for form in FORMS])
 def test_every_form_of_base_url_leads_to_the_endpoint(connect, serve, form, target):
     server = serve(says("Hi."))
@@ -110,6 +111,7 @@ ENVIRONMENTS = {
 }
 
 
+@pytest.mark.case("api-env-key-whitespace")
 @pytest.mark.parametrize(("environment", "key"), ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 def test_the_key_comes_from_the_environment(connect, serve, monkeypatch, environment, key):
     for name, value in environment.items():
@@ -126,6 +128,7 @@ def test_the_base_url_comes_from_the_environment(connect, serve, monkeypatch):
     assert server.requests[0].target == "/env/v1/chat/completions"
 
 
+@pytest.mark.case("api-env-key-whitespace")
 def test_a_bad_key_in_the_environment_is_refused_without_being_shown(connect, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\nsecond line")
     with pytest.raises(ConfigurationError) as caught:
@@ -134,6 +137,7 @@ def test_a_bad_key_in_the_environment_is_refused_without_being_shown(connect, mo
     assert KEY not in str(caught.value)
 
 
+@pytest.mark.case("api-redirect-with-key", "security-redirect-does-not-carry-key")
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_not_followed_and_the_key_stays_here(play, serve, status):
     other = serve(says("Never."))
@@ -312,6 +316,7 @@ def one_connection(kind: str) -> Any:
     return make_httpx(kind, limits=httpx.Limits(max_connections=1), timeout=httpx.Timeout(8, pool=5))
 
 
+@pytest.mark.case("api-async-break-closes")
 @pytest.mark.parametrize("how", ["close", "cancel", "deadline", "error", "silence", "raise"])
 def test_the_only_connection_of_a_callers_httpx_is_free_after_a_run_was_left(connect, kind, serve, how):
     gate = Gate()
@@ -446,6 +451,7 @@ def proxy(serve: Any) -> Server:
     return server
 
 
+@pytest.mark.case("api-proxy-env")
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
 def test_a_proxy_of_the_environment_is_used(connect, serve, proxy, monkeypatch, variable):
     server = serve(says("Never."))
@@ -458,6 +464,7 @@ def test_a_proxy_of_the_environment_is_used(connect, serve, proxy, monkeypatch, 
     assert server.requests == []
 
 
+@pytest.mark.case("api-proxy-env")
 @pytest.mark.parametrize("entry", ["127.0.0.1", "*", "10.0.0.0/8,127.0.0.1,::1", " 127.0.0.1 ,example.com"])
 def test_no_proxy_leads_past_it(connect, serve, proxy, monkeypatch, entry):
     server = serve(says("Direct."))
@@ -467,6 +474,7 @@ def test_no_proxy_leads_past_it(connect, serve, proxy, monkeypatch, entry):
     assert proxy.requests == []
 
 
+@pytest.mark.case("api-proxy-env")
 @pytest.mark.parametrize("entry", ["10.0.0.0/8", "::1", "[::1]", "fe80::/10", "*.local", ",", "http://x", "a b"])
 def test_odd_entries_of_no_proxy_do_no_harm(connect, serve, proxy, monkeypatch, entry):
     server = serve(says("Never."))

@@ -25,6 +25,7 @@ def echo(request: Request) -> Response:
     return says(prompt[:3], prompt[3:])
 
 
+@pytest.mark.case("api-one-client-many-threads")
 def test_threads_share_a_client(serve):
     server = serve(echo)
     wrong: list[Any] = []
@@ -67,6 +68,7 @@ def test_tasks_share_a_client(serve):
     assert asyncio.run(main()) == [f"prompt-{n}" for n in range(50)]
 
 
+@pytest.mark.case("api-event-loop-closed-second-asyncio-run")
 def test_an_async_client_works_in_several_event_loops_one_after_the_other(serve):
     server = serve(echo)
     noise: list[Any] = []
@@ -93,6 +95,7 @@ def test_an_async_client_is_closed_in_another_loop_than_it_was_used_in(serve):
     asyncio.run(client.aclose())
 
 
+@pytest.mark.case("api-cancel-scope-other-task")
 def test_an_async_stream_may_be_stepped_from_different_tasks(serve):
     server = serve(calls(("c1", "look", "{}")), says("Se", "en."))
 
@@ -113,6 +116,7 @@ def test_an_async_stream_may_be_stepped_from_different_tasks(serve):
     assert asyncio.run(main()) == ["tool_call", "tool_result", "text", "text", "done"]
 
 
+@pytest.mark.case("api-cancel-scope-other-task")
 def test_an_async_stream_may_be_stepped_with_a_time_limit(serve):
     gate = Gate()
     server = serve(reply(text("Hel"), gate))
@@ -144,6 +148,7 @@ def test_the_sync_client_works_inside_a_running_event_loop(serve):
     assert asyncio.run(main()) == "HEY."
 
 
+@pytest.mark.case("api-sync-call-with-closed-current-loop")
 def test_the_sync_client_does_not_mind_a_closed_current_event_loop(serve):
     server = serve(calls(("c1", "shout", "{}")), says("HEY."))
 
@@ -259,12 +264,14 @@ def test_a_client_closed_between_two_turns_sends_nothing_more(connect, serve):
     assert len(server.requests) == 1
 
 
+@pytest.mark.case("api-pickle-copy-client")
 @pytest.mark.parametrize("copies", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_a_client_cannot_be_copied(connect, copies):
     with pytest.raises(TypeError, match="make a new one instead of copying or pickling it"):
         copies(connect(base_url="http://127.0.0.1:1", api_key="sk-secret"))
 
 
+@pytest.mark.case("api-pickle-copy-client")
 def test_results_and_events_can_be_copied(play, serve):
     played = play(serve(calls(("c1", "look", "{}")), says("Seen.")), "Go.", define_tool(lambda: "seen", name="look"))
     result = played.ended()
@@ -299,6 +306,7 @@ def in_a_process(code: str, *args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.case("api-tool-timeout")
 def test_a_tool_that_never_returns_does_not_keep_the_process_alive(serve):
     server = serve(*[calls(("c1", "stay", "{}")), says("Ok.")] * 2)
     code = """

@@ -136,6 +136,7 @@ SCRIPT = (
 EVENTS = ["text", "text", "usage", "tool_call", "tool_result", "text", "text", "done"]
 
 
+@pytest.mark.case("other-callback-raises")
 @pytest.mark.parametrize("error", [OwnError, KeyboardInterrupt, GeneratorExit])
 @pytest.mark.parametrize("index", range(len(EVENTS)))
 def test_what_a_callback_raises_comes_through_and_the_conversation_goes_on(connect, serve, index, error):
@@ -157,6 +158,7 @@ def test_what_a_callback_raises_comes_through_and_the_conversation_goes_on(conne
     assert_balanced(server.requests[-1].json["messages"])
 
 
+@pytest.mark.case("api-generator-exit-keeps-history-valid")
 @pytest.mark.parametrize("index", range(len(EVENTS) + 1))
 def test_a_stream_left_at_any_event_closes_its_connection_and_the_conversation_goes_on(connect, serve, index):
     server = serve(*SCRIPT[: 1 if index < 6 else 2], says("Still here."))
@@ -170,6 +172,7 @@ def test_a_stream_left_at_any_event_closes_its_connection_and_the_conversation_g
     assert_balanced(server.requests[-1].json["messages"])
 
 
+@pytest.mark.case("api-async-break-closes", "api-sync-generator-close")
 @pytest.mark.parametrize("how", ["close", "with", "raise"])
 def test_the_server_sees_at_once_that_a_stream_was_left(connect, serve, how):
     held = Gate()
@@ -200,6 +203,7 @@ def test_a_stream_that_was_dropped_is_closed_when_it_is_collected(serve):
         assert client.stream("Next?").text == "Next."
 
 
+@pytest.mark.case("api-async-break-closes")
 def test_an_async_stream_that_was_dropped_is_closed_when_it_is_collected(serve):
     server = serve(reply(text("Hel"), Gate()), says("Next."))
 
@@ -247,6 +251,7 @@ def test_an_idle_connection_that_the_server_closed_is_not_used(connect, serve):
     assert server.connections == 2
 
 
+@pytest.mark.case("api-usage-immutable-per-event")
 def test_each_usage_event_keeps_its_own_numbers(connect, serve):
     server = serve(
         reply(tool_call("c1", "add", ['{"a":1,"b":2}']), usage(1, 1, 2), done()),

@@ -16,6 +16,7 @@ from toolnexus import (
     ConfigurationError,
     MemoryStore,
     Message,
+    Snapshot,
     StoreError,
     StreamEvent,
     Toolkit,
@@ -156,6 +157,57 @@ def test_a_save_that_fails_ends_the_run_with_all_that_was_done(play, serve):
     assert played.error.result is not None
     assert played.error.result.status == "error"
     assert played.events[-1].type != "done"
+
+
+class Careless(MemoryStore):
+    """A store of a user's own, one of whose methods gives what it should not."""
+
+    def __init__(self, method: str, given: Any) -> None:
+        super().__init__()
+        self._method = method
+        self._given = given
+
+    def load(self, id: str, /) -> Any:
+        return self._given if self._method == "load" else super().load(id)
+
+    def commit(self, id: str, base: Any, messages: Sequence[Message], /) -> Any:
+        committed = super().commit(id, base, messages)
+        return self._given if self._method == "commit" else committed
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ([{"role": "user", "content": "Hi."}], "get() gave a list with dict at 0, not a Message"),
+        ([Message("user", "Hi."), None], "get() gave a list with NoneType at 1, not a Message"),
+        ("[]", "get() gave str, not a list of Message"),
+        ({"version": 1, "messages": []}, "get() gave dict, not a list of Message"),
+    ],
+)
+def test_a_store_that_gives_no_transcript_is_named(play, serve, given, what):
+    store = Recorder()
+    store.saved.append(given)
+    server = serve(says("Never."))
+    played = play(server, "Hi?", store=store, call={"id": "talk"})
+    assert isinstance(played.error, StoreError)
+    assert str(played.error) == f"conversation 'talk' could not be loaded: TypeError: {what}"
+    assert server.requests == []
+    assert store.saved == [given]
+
+
+@pytest.mark.parametrize(("method", "done_"), [("load", "loaded"), ("commit", "saved")])
+def test_a_store_that_gives_no_snapshot_is_named(play, serve, method, done_):
+    played = play(serve(says("A cat.")), "Hi?", store=Careless(method, None), call={"id": "talk"})
+    assert isinstance(played.error, StoreError)
+    expected = f"conversation 'talk' could not be {done_}: TypeError: {method}() gave NoneType, not a Snapshot"
+    assert str(played.error) == expected
+
+
+def test_a_snapshot_without_a_transcript_is_named(play, serve):
+    snapshot = Snapshot(["Hi."], 1)  # type: ignore[list-item]  # as a careless store gives it
+    played = play(serve(says("Never.")), "Hi?", store=Careless("load", snapshot), call={"id": "talk"})
+    assert isinstance(played.error, StoreError)
+    assert str(played.error).endswith("load() gave a list with str at 0, not a Message")
 
 
 def test_a_save_that_fails_at_the_end_leaves_the_answer_on_the_error(play, serve):

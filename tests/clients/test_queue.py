@@ -109,6 +109,7 @@ async def turns_of_tasks(client: AsyncClient, names: Sequence[str]) -> None:
     await asyncio.gather(*(work(name) for name in names))
 
 
+@pytest.mark.case("api-concurrent-runs-same-conversation", "api-lazy-session-init-race")
 def test_ten_threads_lose_no_turn(serve):
     store, names = MemoryStore(), [f"thread{n}" for n in range(10)]
     with SyncClient(base_url=serve(answer).url, model=MODEL, store=store) as client:
@@ -116,6 +117,7 @@ def test_ten_threads_lose_no_turn(serve):
     check_turns(store.get("talk") or [], prompts(*names))
 
 
+@pytest.mark.case("api-concurrent-runs-same-conversation", "api-lazy-session-init-race")
 def test_ten_tasks_lose_no_turn(serve):
     store, names = MemoryStore(), [f"task{n}" for n in range(10)]
 
@@ -656,6 +658,7 @@ def test_the_deadline_of_a_run_counts_its_wait(connect, serve, queue):
 # -- a place is given up however the run ends
 
 
+@pytest.mark.case("api-concurrent-runs-same-conversation")
 def test_a_run_that_fails_lets_the_next_one_go(connect, serve):
     client = connect(serve(failure(401), says("2")))
     with pytest.raises(APIStatusError):

@@ -33,6 +33,7 @@ STATUSES = {
     404: (NotFoundError, False),
     408: (APIStatusError, True),
     409: (ConflictError, True),
+    413: (BadRequestError, False),
     418: (APIStatusError, False),
     422: (BadRequestError, False),
     429: (RateLimitError, True),
@@ -43,6 +44,15 @@ STATUSES = {
 }
 
 
+@pytest.mark.case(
+    "retry-not-on-400",
+    "retry-not-on-403",
+    "retry-not-on-404",
+    "retry-not-on-413",
+    "retry-status-408",
+    "retry-status-409",
+    "retry-status-503",
+)
 @pytest.mark.parametrize(("status", "expected"), STATUSES.items(), ids=STATUSES)
 def test_an_error_status_has_its_class_and_is_tried_again_or_not(play, serve, status, expected):
     cls, again = expected
@@ -54,6 +64,7 @@ def test_an_error_status_has_its_class_and_is_tried_again_or_not(play, serve, st
     assert played.events == []
 
 
+@pytest.mark.case("retry-budget-is-per-request-and-bounded")
 @pytest.mark.parametrize("retries", [0, 1, 4])
 def test_retries_count_those_after_the_first_try(play, serve, retries):
     server = serve(*[failure(500)] * 9)
@@ -61,14 +72,19 @@ def test_retries_count_those_after_the_first_try(play, serve, retries):
     assert len(server.requests) == retries + 1
 
 
+@pytest.mark.case("retry-does-not-rerun-finished-tools")
 def test_each_model_response_has_retries_of_its_own(play, serve):
+    runs: list[str] = []
+
     @tool
     def look() -> str:
         """Look."""
+        runs.append("look")
         return "seen"
 
     server = serve(failure(500), failure(500), calls(("c1", "look", "{}")), failure(500), failure(500), says("Seen."))
     assert play(server, "Go.", look, retries=2).ended().text == "Seen."
+    assert runs == ["look"]
 
 
 EARLY_ENDS = {
@@ -82,6 +98,7 @@ EARLY_ENDS = {
 }
 
 
+@pytest.mark.case("retry-mid-stream-reset-before-any-output")
 @pytest.mark.parametrize("response", EARLY_ENDS.values(), ids=EARLY_ENDS)
 def test_an_end_before_anything_was_shown_is_tried_again(play, serve, response):
     server = serve(response, says("Here."))
@@ -100,6 +117,7 @@ LATE_ENDS = {
 }
 
 
+@pytest.mark.case("retry-mid-stream-reset-after-text", "api-transport-errors-wrapped")
 @pytest.mark.parametrize(("response", "error"), LATE_ENDS.values(), ids=LATE_ENDS)
 def test_an_end_after_text_was_shown_is_never_tried_again(play, serve, response, error):
     server = serve(response, says("Never."))
@@ -123,6 +141,7 @@ def test_silence_after_the_end_mark_is_a_good_end(play, serve):
     assert play(server, "Next?").ended().text == "Next."
 
 
+@pytest.mark.case("retry-after-seconds", "retry-after-ms-header")
 def test_the_service_says_how_long_to_wait(play, serve, monkeypatch):
     waits: list[float] = []
     wait = RetryPolicy.wait
@@ -145,6 +164,7 @@ def test_a_wait_longer_than_allowed_gives_up_at_once(play, serve):
     assert len(server.requests) == 1
 
 
+@pytest.mark.case("retry-x-should-retry-false", "retry-x-should-retry-true-on-400")
 @pytest.mark.parametrize(("status", "says_so", "requests"), [(400, "true", 3), (500, "false", 1)])
 def test_the_services_own_word_on_retrying_counts_more_than_the_status(play, serve, status, says_so, requests):
     server = serve(*[failure(status, x_should_retry=says_so)] * 3)
@@ -197,6 +217,7 @@ def test_a_reply_that_is_no_answer_is_an_error(play, serve, response, error):
     assert len(server.requests) == 1
 
 
+@pytest.mark.case("framing-gzip-encoded-stream")
 def test_a_compressed_stream_is_read(play, serve):
     body = b"".join(bytes(write) for write in says("Hello.").writes if isinstance(write, bytes))
     server = serve(reply(gzip.compress(body), headers={"content-encoding": "gzip"}))

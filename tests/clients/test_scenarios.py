@@ -465,6 +465,7 @@ HISTORIES = {
 }
 
 
+@pytest.mark.case("api-history-not-mutated")
 @pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
 def test_a_history_comes_before_the_prompt_and_is_not_changed(play, serve, history):
     server = serve(says("Two."), says("Two again."))

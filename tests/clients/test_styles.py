@@ -102,6 +102,7 @@ def anthropic_asks(a: int, id: str) -> Response:
     )
 
 
+@pytest.mark.case("api-history-switch-provider-style")
 def test_a_conversation_changes_its_provider_at_every_turn(connect, serve):
     """With ids that come again, and thinking that one wants back and the other must not see."""
     ids = ("functions.add:0", "toolu_1", "functions.add:0", "toolu_1")
@@ -240,6 +241,7 @@ def test_images_go_into_a_prompt_and_out_of_a_tool(connect, serve, style):
 # -- where requests go, and who sends them
 
 
+@pytest.mark.case("api-base-url-forms")
 @pytest.mark.parametrize(
     ("form", "target"),
     [

@@ -163,6 +163,7 @@ def test_no_more_tools_run_at_once_than_the_limit_says(play, serve, is_async):
     assert most == 2
 
 
+@pytest.mark.case("api-contextvars-in-sync-tools")
 def test_tools_see_the_context_variables_of_the_caller(play, serve):
     @tool
     def name() -> str:
@@ -207,6 +208,7 @@ AWAITABLES = {
 }
 
 
+@pytest.mark.case("api-async-tool-in-sync-client")
 @pytest.mark.parametrize(("function", "output"), AWAITABLES.values(), ids=AWAITABLES)
 def test_whatever_gives_an_awaitable_is_awaited(play, serve, function, output):
     server = serve(calls(("c1", "shout", '{"word": "hey"}')), says("Ok."))
@@ -215,6 +217,7 @@ def test_whatever_gives_an_awaitable_is_awaited(play, serve, function, output):
     assert not played.ended().tool_calls[0].is_error
 
 
+@pytest.mark.case("api-async-tool-in-sync-client")
 def test_async_tools_of_a_client_share_one_loop_from_run_to_run(play, serve):
     loops = []
 
@@ -231,6 +234,7 @@ def test_async_tools_of_a_client_share_one_loop_from_run_to_run(play, serve):
     assert loops[0] is loops[1]
 
 
+@pytest.mark.case("api-tool-timeout")
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_a_tool_that_takes_too_long_gives_an_error_result(play, serve, is_async):
     over = threading.Event()
@@ -297,6 +301,7 @@ def test_a_timeout_error_of_the_tools_own_is_its_own_failure(play, serve):
     assert played.ended().tool_calls[0].output == "flaky failed: TimeoutError: the database was slow"
 
 
+@pytest.mark.case("api-tool-raises-baseexception")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_an_interrupt_in_a_tool_reaches_the_caller_and_the_client_goes_on(play, serve, error, is_async):

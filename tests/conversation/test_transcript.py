@@ -34,6 +34,21 @@ def test_a_conversation_without_an_id_has_its_own_transcript(serve, connect):
     assert [m["content"] for m in server.requests[2].json["messages"]] == ["a", "1", "c"]
 
 
+@pytest.mark.parametrize("kind", [SyncClient, AsyncClient])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("talk",), "toolkit: expected a Toolkit, got str; wrap tools as Toolkit(tool, ...)"),
+        ((None, 7), "id: expected a conversation id, a str that is not empty, got 7"),
+        ((None, ""), "id: expected a conversation id, a str that is not empty, got ''"),
+    ],
+)
+def test_what_cannot_be_a_conversation_is_refused_before_the_first_send(kind, arguments, message):
+    with pytest.raises(ConfigurationError) as raised:
+        kind(model="qwen3").conversation(*arguments)
+    assert str(raised.value) == message
+
+
 def test_a_conversation_with_an_id_is_the_one_of_the_clients_store(serve, connect):
     server = serve(says("1"), says("2"), says("3"))
     store = MemoryStore()

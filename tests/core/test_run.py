@@ -29,7 +29,7 @@ from toolnexus._core.commands import (
 from toolnexus._core.run import AgentRun
 from toolnexus._core.transcript import NOT_ANSWERED, NOT_RUN, UNKNOWN_OUTCOME, closed
 from toolnexus._core.wire.openai_messages import to_openai
-from toolnexus.errors import ProtocolError, RateLimitError, StreamInterruptedError
+from toolnexus.errors import AnswerMismatchError, ProtocolError, RateLimitError, StreamInterruptedError
 from toolnexus.events import (
     DoneEvent,
     PendingEvent,
@@ -607,6 +607,8 @@ def test_calls_start_when_all_of_them_were_admitted_or_stood_in_for() -> None:
     run.tool_admitted(second.slot, second.args)
     with pytest.raises(RuntimeError, match="no call of slot 1 is being admitted"):
         run.tool_admitted(second.slot, second.args)
+    with pytest.raises(RuntimeError, match="no call of slot 1 is being admitted"):
+        run.tool_finished(ToolOutcome(second.slot, ToolResult("too early: it does not run yet")))
     assert [call.id for call in command.calls] == ["c1", "c2"]
     assert [call.state for call in run.messages[1].tool_calls] == ["open", "open"]
     run.tool_finished(ToolOutcome(first.slot, ToolResult("instead")))
@@ -855,6 +857,23 @@ def test_a_call_cannot_finish_twice_nor_one_that_was_not_started() -> None:
             run.tool_finished(ToolOutcome(slot, ToolResult("again")))
     run.tool_finished(ToolOutcome(1, ToolResult("two")))
     assert results_of(run) == [("c1", "one", False), ("c2", "two", False)]
+
+
+def test_a_run_is_resumed_once_and_before_anything_else() -> None:
+    left = make_run(LOOK, can_wait=True)
+    answer(left, ONE_CALL)
+    with pytest.raises(RuntimeError, match="resume is the first fact of a run without a prompt, and comes once"):
+        left.resume([], 0.0)
+    settle(left, asking("r1"))
+    run = make_run(LOOK, can_wait=True, prompt=None, history=left.messages)
+    with pytest.raises(AnswerMismatchError):
+        run.resume([Answer("another")], 0.0)  # nothing was changed
+    run.resume([Answer("r1")], 0.0)
+    before = run.next_command(), run.messages
+    for answers in ([], [Answer("r1")]):
+        with pytest.raises(RuntimeError, match="and comes once"):
+            run.resume(answers, 0.0)
+    assert (run.next_command(), run.messages) == before
 
 
 def test_there_is_no_last_event_before_the_end() -> None:

@@ -51,6 +51,7 @@ CUTS = {
 CASES = [*wire_cases("openai"), *wire_cases("anthropic")]
 
 
+@pytest.mark.case("api-done-always-last-once", "api-random-rechunking")
 @pytest.mark.parametrize("ending", ["given", "reset"])
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])

@@ -19,10 +19,12 @@ EXTRAS = {"reasoning", "reasoning_content", "reasoning_details", "extra_content"
 
 
 def judge(case: Case, out: Outcome) -> None:
-    """Assert every field of the case's `expect`, and that the API takes every request."""
+    """Assert every field of the case's `expect`, that the API takes every request, and one end, which comes last."""
     check = anthropic.check if case.get("style") == "anthropic" else partial(openai.check, also=EXTRAS)
     for body in out.requests:
         check(body)
+    ends = [number for number, event in enumerate(out.events) if isinstance(event, DoneEvent)]
+    assert ends == ([] if out.error else [len(out.events) - 1])
     _expected(case["expect"], out)
 
 

@@ -35,6 +35,7 @@ def settled(flood: Flood) -> int:
     return before
 
 
+@pytest.mark.case("api-slow-callback-backpressure", "other-slow-consumer")
 @pytest.mark.parametrize("kind", list(CLIENTS))
 def test_a_slow_consumer_loses_nothing_and_the_reader_waits_for_it(request, kind):
     flood = Flood(lambda n: b"".join(map(numbered, range(n * BLOCK, (n + 1) * BLOCK))), EVENTS // BLOCK)

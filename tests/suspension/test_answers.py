@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.clients.harness import transcript
+from tests.server import calls, says
 from tests.suspension.harness import RAN, TOOLS, written, yes
 from tests.suspension.model import model
 from toolnexus import (
@@ -22,6 +23,7 @@ from toolnexus import (
     RunResult,
     Toolkit,
     ToolResult,
+    define_tool,
     pending,
     tool,
 )
@@ -375,3 +377,22 @@ def test_a_tool_that_keeps_to_its_own_id_is_told_so_in_the_next_run_too(connect,
     result = client.stream("Go.", Toolkit(again), id="t")
     result = client.resume(Answer("same"), Toolkit(again), id="t")
     assert outputs(result) == ["The tool asked again for request 'same'."]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (True, "wait_for gave bool, not an Answer"),
+        (None, "wait_for gave NoneType, not an Answer"),
+        (Answer("other"), "the answer names request 'other', not 'ask a'"),
+    ],
+)
+def test_what_is_no_answer_is_told_to_the_programmer_too(connect, serve, caplog, given, why):
+    server = serve(calls(("c1", "ask", '{"id": "ask a"}')), says("Well."))
+
+    def ask(id: str) -> object:
+        return pending("Sure?", id=id)
+
+    result = connect(server, wait_for=lambda request: given).run("Go.", Toolkit(define_tool(ask)))
+    assert result.tool_calls[0].output == f"The call did not go on: {why}."
+    assert f"request 'ask a' is not answered: {why}" in caplog.text

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dis
+import gc
 import sys
 import threading
 import time
@@ -293,11 +294,13 @@ class Lines:
 
     def __enter__(self) -> Lines:
         self._before = sys.gettrace()
+        gc.disable()  # what earlier tests have left is collected at a time of its own, and is no visit of ours
         sys.settrace(self._called)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(self._before)
+        gc.enable()
 
     def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
         return self._traced if frame.f_code.co_filename.startswith(PACKAGE) else None

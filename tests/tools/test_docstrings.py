@@ -55,6 +55,7 @@ SPHINX = """Book a room.
     """
 
 
+@pytest.mark.case("schema-docstring-formats")
 def test_google_sections_are_read() -> None:
     doc = parse_docstring(GOOGLE)
     assert doc.summary == "Book a room.\n\nFor one night only."
@@ -87,6 +88,7 @@ def test_text_before_the_first_entry_is_skipped() -> None:
     assert parse_docstring("X.\n\nArgs:\n    Nothing much\n    a: A").parameters == {"a": "A"}
 
 
+@pytest.mark.case("schema-docstring-formats")
 def test_numpy_sections_are_read() -> None:
     doc = parse_docstring(NUMPY)
     assert doc.summary == "Book a room."
@@ -102,6 +104,7 @@ def test_numpy_sections_may_end_the_docstring() -> None:
     assert parse_docstring("X.\n\nOther Parameters\n---\na\n  A.").parameters == {"a": "A."}
 
 
+@pytest.mark.case("schema-docstring-formats")
 def test_sphinx_fields_are_read() -> None:
     doc = parse_docstring(SPHINX)
     assert doc.summary == "Book a room."

@@ -120,13 +120,15 @@ def test_good_names_are_taken(name: str) -> None:
     assert define_tool(lambda: None, name=name).name == name
 
 
+@pytest.mark.case("schema-bad-tool-names")
 @pytest.mark.parametrize("name", ["", "a b", "größe", "x" * 65, "a\n", "a.b", 5])
-def test_bad_names_are_refused(name: Any) -> None:  # schema-bad-tool-names
+def test_bad_names_are_refused(name: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"tool name: expected 1 to 64 of .* got .*; pass name="):
         define_tool(lambda: None, name=name)
 
 
-def test_a_function_whose_own_name_is_bad_needs_another() -> None:  # schema-bad-tool-names
+@pytest.mark.case("schema-bad-tool-names")
+def test_a_function_whose_own_name_is_bad_needs_another() -> None:
     def größe() -> None: ...
 
     for function in (größe, lambda: None):
@@ -141,8 +143,14 @@ def test_a_timeout_is_seconds(timeout: Any) -> None:
 
 
 def test_an_approval_is_a_switch_or_a_predicate() -> None:
-    with pytest.raises(ConfigurationError, match="tool 't': approval: expected a bool or a function, got 'yes'"):
+    with pytest.raises(ConfigurationError, match="tool 't': approval: expected a bool or a plain function, got 'yes'"):
         define_tool(lambda: None, name="t", approval="yes")  # type: ignore[arg-type]  # the case
+
+    async def ask(args: dict[str, Any]) -> bool:
+        return False
+
+    with pytest.raises(ConfigurationError, match="approval: expected a bool or a plain function"):
+        define_tool(lambda: None, name="t", approval=ask)  # type: ignore[arg-type]  # its promise would count as yes
 
 
 def test_only_functions_become_tools() -> None:

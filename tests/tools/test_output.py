@@ -70,6 +70,7 @@ def test_lone_surrogates_are_replaced_and_halves_joined() -> None:
     assert json.loads(sent({"a": "\ud800"})) == {"a": "\ufffd"}
 
 
+@pytest.mark.case("api-tool-key-types")
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -82,7 +83,7 @@ def test_lone_surrogates_are_replaced_and_halves_joined() -> None:
         (
             {1: "a", (1, 2): "b", None: "c", False: "d"},
             '{"1":"a","1,2":"b","None":"c","false":"d"}',
-        ),  # api-tool-key-types
+        ),
         ({"a": {3}}, '{"a":[3]}'),
         (Model(), '{"when":"2024-01-02"}'),
         ([Point()], '[{"x":1}]'),
@@ -125,6 +126,8 @@ def test_a_tool_result_is_kept_and_its_output_made_sendable() -> None:
     assert to_result(ToolResult(b"a", metadata={"n": 1})) == ToolResult(  # type: ignore[arg-type]  # as above
         refused(b"a"), True, {"n": 1}
     )
+    for value in ([pending("x")], (1, pending("x")), {"a": pending("x")}):
+        assert "return pending(...) itself" in refused(value)
     assert "ToolResult" in refused(ToolResult(pending("x")))  # type: ignore[arg-type]  # as above
 
 
@@ -138,7 +141,8 @@ def test_bytes_are_refused(value: object) -> None:
     assert "ImagePart" in refused(value)
 
 
-def test_what_would_have_to_be_run_is_refused() -> None:  # api-tool-returns-generator-or-coroutine
+@pytest.mark.case("api-tool-returns-generator-or-coroutine")
+def test_what_would_have_to_be_run_is_refused() -> None:
     async def coroutine() -> str:
         return "a"
 
@@ -177,7 +181,8 @@ def test_arguments_that_do_not_fit_are_told_in_their_own_words() -> None:
     assert failure(ToolInputError("x: required"), "get").output == "x: required"
 
 
-def test_a_failure_without_words_is_told_by_its_type() -> None:  # api-tool-exception-str-empty-or-bad
+@pytest.mark.case("api-tool-exception-str-empty-or-bad")
+def test_a_failure_without_words_is_told_by_its_type() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError

@@ -98,7 +98,8 @@ def test_a_function_of_nothing() -> None:
     assert misfit(tool, a=1) == ["a: unknown argument"]
 
 
-def test_postponed_annotations_are_resolved() -> None:  # schema-postponed-annotations
+@pytest.mark.case("schema-postponed-annotations")
+def test_postponed_annotations_are_resolved() -> None:
     def f(n: int, tags: list[str] | None = None, m: Literal["a", "b"] = "a") -> Any:
         return n, tags, m
 
@@ -112,7 +113,8 @@ def test_postponed_annotations_are_resolved() -> None:  # schema-postponed-annot
     assert misfit(tool, n=1, m="c") == ["m: Input should be 'a' or 'b' (got \"c\")"]
 
 
-def test_a_decorated_function_is_read_where_it_was_written() -> None:  # schema-wrapped-functions
+@pytest.mark.case("schema-wrapped-functions")
+def test_a_decorated_function_is_read_where_it_was_written() -> None:
     # As if from another module: its globals know nothing of `Point`.
     elsewhere: dict[str, Any] = {"functools": functools}
     exec(
@@ -130,7 +132,8 @@ def test_a_decorated_function_is_read_where_it_was_written() -> None:  # schema-
     assert call(define_tool(f), p={"x": 1}, c="red") == (Point(1), Color.RED)
 
 
-def test_a_local_class_is_found_in_the_closure() -> None:  # schema-local-class-annotation
+@pytest.mark.case("schema-local-class-annotation")
+def test_a_local_class_is_found_in_the_closure() -> None:
     class Local(BaseModel):
         x: int
 
@@ -154,7 +157,8 @@ def test_a_tool_may_call_itself() -> None:
     assert call(define_tool(f), n=3) == call(make(), n=3) == 6
 
 
-def test_a_hint_that_cannot_be_resolved_is_named() -> None:  # schema-local-class-annotation
+@pytest.mark.case("schema-local-class-annotation")
+def test_a_hint_that_cannot_be_resolved_is_named() -> None:
     class Local(BaseModel):
         x: int
 
@@ -165,7 +169,8 @@ def test_a_hint_that_cannot_be_resolved_is_named() -> None:  # schema-local-clas
     assert call(define_tool(f, input_schema={"properties": {"n": {}, "p": {}}}), n=1, p=2) is None
 
 
-def test_descriptions_constraints_and_defaults_of_field() -> None:  # schema-annotated-description-and-field
+@pytest.mark.case("schema-annotated-description-and-field")
+def test_descriptions_constraints_and_defaults_of_field() -> None:
     def f(
         city: Annotated[str, "where"],
         age: Annotated[int, Field(gt=0, description="years")] = Field(5),
@@ -212,7 +217,8 @@ def test_an_alias_is_the_name_for_the_model() -> None:
     assert misfit(tool, **{"from": "a", "from_": "b"}) == ["from_: unknown argument"]
 
 
-def test_recursive_models_have_their_definitions_at_the_root() -> None:  # schema-nested-models-defs
+@pytest.mark.case("schema-nested-models-defs")
+def test_recursive_models_have_their_definitions_at_the_root() -> None:
     def f(node: Node, other: Annotated[Node, "another"]) -> Any:
         return node, other
 
@@ -235,7 +241,8 @@ def test_recursive_models_have_their_definitions_at_the_root() -> None:  # schem
     ]
 
 
-def test_no_ref_has_neighbours_and_no_definition_is_left_over() -> None:  # schema-nested-models-defs
+@pytest.mark.case("schema-nested-models-defs")
+def test_no_ref_has_neighbours_and_no_definition_is_left_over() -> None:
     def f(tree: Annotated[Tree, "a tree"], c: Color = Color.RED, o: Opts = {"k": 1}) -> None: ...  # noqa: B006
 
     tool = define_tool(f)
@@ -279,7 +286,8 @@ def test_a_model_may_have_the_name_of_ours() -> None:
     assert call(define_tool(f), a={"field_a": 1}) == 1
 
 
-def test_dicts_are_open_and_any_is_anything() -> None:  # schema-dict-object-any
+@pytest.mark.case("schema-dict-object-any")
+def test_dicts_are_open_and_any_is_anything() -> None:
     def f(opts: dict, extra: Any, n: dict[str, int], bare) -> Any:  # the case
         return opts, extra, n, bare
 
@@ -297,7 +305,8 @@ def test_dicts_are_open_and_any_is_anything() -> None:  # schema-dict-object-any
     assert given == {"opts": {"a": [1]}, "extra": {"b": []}, "n": {"c": 1}, "bare": None}
 
 
-def test_variadic_and_positional_parameters() -> None:  # schema-var-args
+@pytest.mark.case("schema-var-args")
+def test_variadic_and_positional_parameters() -> None:
     def f(a, /, b: int = 2, *rest: int, flag: bool = False, **more: str) -> Any:
         return a, b, rest, flag, more
 
@@ -369,7 +378,8 @@ class AsyncCallee:
         return x
 
 
-def test_self_and_cls_are_hidden() -> None:  # schema-self-cls-methods
+@pytest.mark.case("schema-self-cls-methods")
+def test_self_and_cls_are_hidden() -> None:
     kit = Kit()
     for function in (kit.method, Kit.klass, Kit.static, Callee(), AsyncCallee(), vars(Kit)["static"]):
         assert list(properties(define_tool(function))) == ["x"]
@@ -378,7 +388,8 @@ def test_self_and_cls_are_hidden() -> None:  # schema-self-cls-methods
     assert misfit(define_tool(kit.open), self=1) == ["self: unknown argument"]
 
 
-def test_an_unbound_method_is_refused() -> None:  # schema-self-cls-methods
+@pytest.mark.case("schema-self-cls-methods")
+def test_an_unbound_method_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"'method'.*'self' is not bound: 'Kit.method' is a method"):
         define_tool(Kit.method)
 
@@ -390,7 +401,8 @@ def test_a_hinted_parameter_may_be_called_self() -> None:
     assert call(define_tool(f), self=4) == 4
 
 
-def test_what_a_partial_has_bound_is_hidden() -> None:  # schema-self-cls-methods
+@pytest.mark.case("schema-self-cls-methods")
+def test_what_a_partial_has_bound_is_hidden() -> None:
     def f(a: int, b: int, c: int = 0, **more: Any) -> Any:
         return a, b, c, more
 
@@ -420,7 +432,8 @@ def test_a_signature_of_its_own_is_read() -> None:
     assert call(define_tool(Size()), x=["1", 2]) == 2
 
 
-def test_a_context_parameter_is_hidden_however_it_is_written() -> None:  # schema-context-parameter-hidden
+@pytest.mark.case("schema-context-parameter-hidden")
+def test_a_context_parameter_is_hidden_however_it_is_written() -> None:
     def by_type(c: ToolContext, x: int) -> Any:
         return c
 
@@ -503,6 +516,7 @@ def test_a_deprecated_parameter_warns_nobody() -> None:
     assert call(tool, old=2) == 2
 
 
+@pytest.mark.case("schema-argument-coercion")
 @pytest.mark.parametrize(
     ("hint", "value", "inside"),
     [
@@ -518,7 +532,7 @@ def test_a_deprecated_parameter_warns_nobody() -> None:
         (str, "true", "true"),
     ],
 )
-def test_safe_conversions_are_made(hint: Any, value: object, inside: object) -> None:  # schema-argument-coercion
+def test_safe_conversions_are_made(hint: Any, value: object, inside: object) -> None:
     def f(x: Any) -> Any:
         return x
 
@@ -528,6 +542,7 @@ def test_safe_conversions_are_made(hint: Any, value: object, inside: object) -> 
     assert type(result) is type(inside)
 
 
+@pytest.mark.case("schema-argument-coercion")
 @pytest.mark.parametrize(
     ("hint", "value"),
     [
@@ -553,7 +568,7 @@ def test_safe_conversions_are_made(hint: Any, value: object, inside: object) -> 
         (float, "NaN"),
     ],
 )
-def test_other_conversions_are_refused(hint: Any, value: object) -> None:  # schema-argument-coercion
+def test_other_conversions_are_refused(hint: Any, value: object) -> None:
     def f(x: Any) -> Any:
         raise AssertionError("must not run")
 

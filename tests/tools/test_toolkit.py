@@ -68,7 +68,8 @@ def test_functions_tools_and_toolkits_are_collected_in_order() -> None:
     assert repr(Toolkit()) == "<Toolkit (empty)>"
 
 
-def test_a_name_stands_for_one_tool() -> None:  # schema-bad-tool-names
+@pytest.mark.case("schema-bad-tool-names")
+def test_a_name_stands_for_one_tool() -> None:
     class Add:
         def __call__(self) -> None: ...
 
@@ -157,9 +158,10 @@ def test_a_source_that_fails_to_bind_is_an_error_result(execute: Execute) -> Non
     assert execute(Toolkit(foreign), "t", {}) == ToolResult("t failed: OSError: gone", True)
 
 
+@pytest.mark.case("api-tool-raises-baseexception")
 @every_way
 @pytest.mark.parametrize("name", ["fail", "afail"])
-def test_exit_and_interrupt_pass(execute: Execute, name: str) -> None:  # api-tool-raises-baseexception
+def test_exit_and_interrupt_pass(execute: Execute, name: str) -> None:
     kit = Toolkit(fail, afail)
     with pytest.raises(SystemExit):
         execute(kit, name, {"kind": "exit"})
@@ -170,8 +172,9 @@ def test_exit_and_interrupt_pass(execute: Execute, name: str) -> None:  # api-to
 VARIABLE = contextvars.ContextVar("VARIABLE", default=0)
 
 
+@pytest.mark.case("api-contextvars-in-sync-tools")
 @every_way
-def test_context_variables_reach_the_tool(execute: Execute) -> None:  # api-contextvars-in-sync-tools
+def test_context_variables_reach_the_tool(execute: Execute) -> None:
     async def aread() -> int:
         return VARIABLE.get()
 
@@ -241,7 +244,7 @@ def test_definitions_in_both_styles_are_copies() -> None:
     assert list(add.input_schema["properties"]) == ["a", "b"]
 
 
-def test_there_are_no_skills_yet() -> None:
+def test_without_skills_the_system_prompt_is_left_alone() -> None:
     assert Toolkit(add).skills_prompt() == ""
 
 

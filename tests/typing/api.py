@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, assert_never, assert_type
 
 import httpx
@@ -29,6 +30,7 @@ from toolnexus import (
     FinishChunk,
     Hook,
     Hooks,
+    HTTPReply,
     ImagePart,
     Limits,
     MemoryStore,
@@ -40,6 +42,9 @@ from toolnexus import (
     Request,
     RetryInfo,
     RunResult,
+    Skill,
+    SkillEntry,
+    Skills,
     StreamEvent,
     StreamSummary,
     SyncClient,
@@ -56,6 +61,8 @@ from toolnexus import (
     UsageChunk,
     UsageEvent,
     define_tool,
+    http_tool,
+    http_tools_from_openapi,
     pending,
     tool,
 )
@@ -381,11 +388,42 @@ def read(result: RunResult) -> None:
     assert_type(result.limit, Literal["max_turns", "max_tokens"] | None)
 
 
+# -- tools from elsewhere
+
+
+def first_item(reply: HTTPReply) -> object:
+    assert_type(reply.text, str)
+    return reply.json()["items"][0]
+
+
+fetch = http_tool(
+    "fetch",
+    "Fetch.",
+    "GET",
+    "https://api.example.com/{id}",
+    headers={"Authorization": "Bearer ${TOKEN}"},
+    query={"tags": ["{a}", 1]},
+    result=first_item,
+    addresses=["10.0.0.0/8"],
+    approval=lambda args: bool(args),
+)
+assert_type(fetch, Tool)
+assert_type(http_tools_from_openapi({"openapi": "3.1.0"}, addresses="public", result="json"), list[Tool])
+skill = Skill("review", "Review a change.", files={"list.md": "names"})
+skills = Skills("./skills", Path("more"), skill, allow=["pdf-*"])
+assert_type(skills.inventory, tuple[SkillEntry, ...])
+Toolkit(fetch, skills=skills)
+Toolkit(skills="./skills")
+Toolkit(skills=[Path("./skills"), skill])
+
+
 # -- what must be refused: an unused `type: ignore` is an error of its own
 
 
 def refused(client: SyncClient) -> None:
     client.stream(5)  # type: ignore[arg-type]
+    Toolkit(skills=5)  # type: ignore[arg-type]
+    http_tool("fetch", "Fetch.", "GET", "https://x.example", addresses=5)  # type: ignore[arg-type]
     client.stream("Hi?", temprature=1)  # type: ignore[call-arg]
     client.stream("Hi?", max_turns="3")  # type: ignore[arg-type]
     SyncClient()  # type: ignore[call-arg]

@@ -184,7 +184,7 @@ class Calls:
 
     def finished(self, outcome: ToolOutcome) -> list[StreamEvent]:
         """A call of the current command has a result, or waits for an answer."""
-        call = self._expected(outcome.slot)
+        call = self._expected(outcome.slot, admitted=all(call.is_admitted for call in self._batch))
         self._batch.remove(call)
         call.duration += outcome.duration
         if isinstance(outcome.value, ToolResult):
@@ -192,11 +192,12 @@ class Calls:
         args = call.args if outcome.args is None else outcome.args
         return self._suspend(call, outcome.value, outcome.gate, args)
 
-    def _expected(self, slot: int, *, admitted: bool | None = None) -> _Call:
+    def _expected(self, slot: int, *, admitted: bool) -> _Call:
+        """The call of this slot, which the current command names: those that are not admitted, or else all."""
         for call in self._batch:
-            if call.slot == slot and admitted in (None, call.is_admitted):
+            if call.slot == slot and call.is_admitted is admitted:
                 return call
-        raise RuntimeError(f"no call of slot {slot} is being {'admitted or run' if admitted is None else 'admitted'}")
+        raise RuntimeError(f"no call of slot {slot} is being {'admitted or run' if admitted else 'admitted'}")
 
     def check(self, answers: Sequence[Answer], *, can_wait: bool) -> None:
         """Refuse answers that cannot be taken, before any is.

@@ -121,6 +121,7 @@ class AgentRun:
         # the calls that are being settled, and what is to be said when they are
         self._calls: Calls | None = None
         self._prompt = setup.prompt
+        self._resumed = False
         if left is not None:
             key = f"{setup.nonce}/0"
             self._calls = Calls.restored(left, self._tools, setup.limits, key=key, is_hooked=setup.is_hooked)
@@ -170,6 +171,8 @@ class AgentRun:
             AnswerMismatchError: An answer names no open request.
             ConfigurationError: There is nothing to carry on, or a tool that would run is not there.
         """
+        if self._resumed or self._setup.prompt is not None:
+            raise RuntimeError("resume is the first fact of a run without a prompt, and comes once")
         calls = self._calls
         if calls is None:
             if answers:
@@ -178,8 +181,10 @@ class AgentRun:
                 )
             if not self._messages or self._messages[-1].role == "assistant":
                 raise ConfigurationError("resume: the conversation has nothing to carry on; send it a prompt")
+            self._resumed = True
             return ()
         calls.check(answers, can_wait=self._setup.can_wait)
+        self._resumed = True
         events = calls.give_up_unknown()
         events += calls.refuse(None)
         for answer in answers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import time
@@ -20,7 +21,7 @@ from .async_closing import aclosing
 from .async_tools import AsyncTools
 from .async_transport import AsyncResponse, AsyncTransport
 from .bounds import Runs
-from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool
+from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool, misfit_of
 from .keeping import Kept
 from .launch import Call
 from .tool_calls import context_for, objection
@@ -58,6 +59,8 @@ async def drive(call: Call, world: AsyncWorld) -> AsyncGenerator[Sequence[Stream
         if call.watch is not None:
             audience = replace(audience, watch=call.watch(bounds))
         stored = await bounds.wait(_play_store(kept.load(), kept, world)) if kept is not None else None
+        if (connecting := call.toolkit.connecting()) is not None:
+            await bounds.wait(asyncio.wrap_future(connecting))
         run, first = call.begin(stored, audience.watch)
         audience.tell(run.take_news())
         async with aclosing(_carry_out(run, first, call, kept, world, bounds, audience)) as batches:
@@ -265,8 +268,9 @@ async def _answer(
         bounds.check()
         logger.warning("wait_for failed for request %r", request.id, exc_info=error)
         return run.answer_failed(f"{type(error).__name__} in wait_for: {error}")
-    if not isinstance(answer, Answer):
-        return run.answer_failed(f"wait_for gave {type(answer).__name__}, not an Answer")
+    why = misfit_of(answer, request)
+    if why is not None:
+        return run.answer_failed(why)
     return run.answer_received(answer, time.time())
 
 

@@ -22,7 +22,7 @@ from ..errors import ConfigurationError, ToolnexusError
 from ..hooks import AfterLLM, AfterTool, BeforeLLM, BeforeTool, Hooks, RetryInfo, each, fire
 from ..messages import Message
 from ..results import StreamSummary
-from ..suspension import Pending
+from ..suspension import Answer, Pending, Request
 from ..tool import Tool, ToolResult
 
 logger = logging.getLogger("toolnexus")
@@ -102,6 +102,18 @@ def after_tool(call: ToolCall, outcome: ToolOutcome, hooks: Sequence[Hooks]) -> 
             raise _misfit("after_tool", "None or a ToolResult", returned)
         outcome = replace(outcome, value=returned)
     return outcome
+
+
+def misfit_of(answer: object, request: Request) -> str | None:
+    """What is wrong with what `wait_for` gave; it is logged, since nobody but the model would hear of it."""
+    if not isinstance(answer, Answer):
+        why = f"wait_for gave {type(answer).__name__}, not an Answer"
+    elif answer.id != request.id:
+        why = f"the answer names request {answer.id!r}, not {request.id!r}"
+    else:
+        return None
+    logger.warning("request %r is not answered: %s", request.id, why)
+    return why
 
 
 def _misfit(name: str, expected: str, returned: object) -> ConfigurationError:

@@ -35,11 +35,10 @@ class Kept:
         """
         with _store_errors(self._id, "loaded"):
             if self._revisioned is None:
-                messages: Sequence[Message] | None = yield self._store.get, self._id
-                return messages
-            loaded: Snapshot = yield self._revisioned.load, self._id
+                return _transcript("get", (yield self._store.get, self._id))
+            loaded = _snapshot("load", (yield self._revisioned.load, self._id))
             self._last = loaded
-            return loaded.messages
+            return _transcript("load", loaded.messages)
 
     def save(self, messages: Sequence[Message]) -> Generator[Step, Any, None]:
         """Put `messages` in the place of what was loaded or saved before.
@@ -51,7 +50,8 @@ class Kept:
             if self._revisioned is None or self._last is None:
                 yield partial(self._store.save, self._id), messages
             else:
-                self._last = yield partial(self._revisioned.commit, self._id, self._last), messages
+                committed = yield partial(self._revisioned.commit, self._id, self._last), messages
+                self._last = _snapshot("commit", committed)
 
 
 def _has_revisions(store: object) -> bool:
@@ -62,6 +62,25 @@ def _has_revisions(store: object) -> bool:
         return False
     plain = [i for i, place in enumerate(places) if "get" in place or "save" in place]
     return max(i for i in found if i is not None) <= min(plain)
+
+
+def _transcript(method: str, given: object) -> Sequence[Message] | None:
+    """What a store gave, if it is a transcript: one of a user's own may have given the JSON that it keeps."""
+    if given is None:
+        return None
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+        raise TypeError(f"{method}() gave {type(given).__name__}, not a list of Message")
+    wrong = next((at for at, message in enumerate(given) if not isinstance(message, Message)), None)
+    if wrong is not None:
+        raise TypeError(f"{method}() gave a list with {type(given[wrong]).__name__} at {wrong}, not a Message")
+    return given
+
+
+def _snapshot(method: str, given: object) -> Snapshot:
+    """What a store gave, if the next save can build on it; else that save would be one without a revision."""
+    if not isinstance(given, Snapshot):
+        raise TypeError(f"{method}() gave {type(given).__name__}, not a Snapshot")
+    return given
 
 
 @contextlib.contextmanager

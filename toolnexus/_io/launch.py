@@ -143,10 +143,7 @@ class Call:
             raise TypeError(
                 f"unexpected keyword arguments {unknown}; a call takes {sorted(CallOptions.__annotations__)}"
             )
-        if toolkit is not None and not isinstance(toolkit, Toolkit):
-            raise ConfigurationError(
-                f"toolkit: expected a Toolkit, got {type(toolkit).__name__}; wrap tools as Toolkit(tool, ...)"
-            )
+        check_toolkit(toolkit)
         history, cancel, deadline = options.get("history"), options.get("cancel"), options.get("deadline")
         max_turns, model, system_prompt = options.get("max_turns"), options.get("model"), options.get("system_prompt")
         if cancel is not None and not isinstance(cancel, Cancel):
@@ -161,7 +158,7 @@ class Call:
             config=config,
             prompt=prompt if isinstance(prompt, Resumption) else _prompt(prompt),
             toolkit=toolkit if toolkit is not None else Toolkit(),
-            id=_conversation_id(id),
+            id=check_conversation_id(id),
             history=_history(history),
             cancel=cancel,
             deadline=config.deadline if deadline is None else check_deadline(deadline),
@@ -266,7 +263,16 @@ def _prompt(prompt: Prompt) -> Message:
     return Message("user", prompt)
 
 
-def _conversation_id(id: str | None) -> str | None:
+def check_toolkit(toolkit: Toolkit | None) -> None:
+    """Refuse what is no toolkit."""
+    if toolkit is not None and not isinstance(toolkit, Toolkit):
+        raise ConfigurationError(
+            f"toolkit: expected a Toolkit, got {type(toolkit).__name__}; wrap tools as Toolkit(tool, ...)"
+        )
+
+
+def check_conversation_id(id: str | None) -> str | None:
+    """Refuse what cannot be a conversation's id."""
     if id is not None and (not isinstance(id, str) or not id):
         raise ConfigurationError(f"id: expected a conversation id, a str that is not empty, got {id!r}")
     return id
@@ -290,9 +296,12 @@ def _history(history: History | None) -> tuple[Message, ...]:
 
 def _model_options(options: CallOptions, toolkit: Toolkit | None) -> ModelOptions:
     max_tokens, choice = options.get("max_tokens"), options.get("tool_choice")
-    names = [] if toolkit is None else [tool.name for tool in toolkit.tools()]
-    if choice is not None and choice not in ("auto", "none", "required", *names):
-        raise ConfigurationError(f"tool_choice: expected 'auto', 'none', 'required' or one of {names}, got {choice!r}")
+    if choice not in (None, "auto", "none", "required"):  # or it names a tool: they may have to be fetched first
+        names = [] if toolkit is None else [tool.name for tool in toolkit.tools()]
+        if choice not in names:
+            raise ConfigurationError(
+                f"tool_choice: expected 'auto', 'none', 'required' or one of {names}, got {choice!r}"
+            )
     return ModelOptions(
         max_tokens=None if max_tokens is None else check_count("max_tokens", max_tokens, minimum=1),
         temperature=check_temperature(options.get("temperature")),

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
@@ -21,7 +22,7 @@ from ..events import StreamEvent
 from ..stores import Keep
 from ..suspension import Answer, Request
 from .bounds import Bounds, Runs
-from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool
+from .hooking import Audience, Step, after_llm, after_tool, before_llm, before_tool, misfit_of
 from .keeping import Kept
 from .launch import Call
 from .sync_tools import SyncTools
@@ -80,6 +81,8 @@ def _drive(call: Call, world: SyncWorld, bounds: Bounds) -> Generator[Sequence[S
         if call.watch is not None:
             audience = replace(audience, watch=call.watch(bounds))
         stored = _play(kept.load(), _call_store) if kept is not None else None
+        if (connecting := call.toolkit.connecting()) is not None:
+            _wait(connecting, bounds)
         run, first = call.begin(stored, audience.watch)
         audience.tell(run.take_news())
         with closing(_carry_out(run, first, call, kept, world, bounds, audience)) as batches:
@@ -100,6 +103,18 @@ def _drive(call: Call, world: SyncWorld, bounds: Bounds) -> Generator[Sequence[S
             audience.tell(run.take_news())
         raise
     return run
+
+
+def _wait(future: Future[None], bounds: Bounds) -> None:
+    """Wait, but no longer than the run may go on."""
+    over = threading.Event()
+    future.add_done_callback(lambda _: over.set())
+    unlink = bounds.cancel.add_callback(over.set)
+    try:
+        over.wait(None if bounds.expires is None else min(bounds.remaining, threading.TIMEOUT_MAX))
+    finally:
+        unlink()
+    bounds.check()
 
 
 def _carry_out(
@@ -272,8 +287,9 @@ def _answer(run: AgentRun, request: Request, wait_for: Callable[[Request], Answe
     except Exception as error:
         logger.warning("wait_for failed for request %r", request.id, exc_info=error)
         return run.answer_failed(f"{type(error).__name__} in wait_for: {error}")
-    if not isinstance(answer, Answer):
-        return run.answer_failed(f"wait_for gave {type(answer).__name__}, not an Answer")
+    why = misfit_of(answer, request)
+    if why is not None:
+        return run.answer_failed(why)
     return run.answer_received(answer, time.time())
 
 

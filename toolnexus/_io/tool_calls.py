@@ -68,7 +68,9 @@ def objection(call: ToolCall, context: ToolContext) -> ToolOutcome | None:
 def outcome(call: ToolCall, value: object, context: ToolContext, duration: float) -> ToolOutcome:
     """The outcome of a call that gave `value`, or raised it."""
     if isinstance(value, BaseException):
-        logger.warning("tool %r failed", call.tool.name, exc_info=value)
+        if not context.cancel.cancelled:  # else it says what the run says already
+            traceback = None if isinstance(value, ToolInputError) else value
+            logger.warning("tool %r failed: %s", call.tool.name, value, exc_info=traceback)
         result: ToolResult | Pending = failure(value, call.tool.name)
     else:
         result = to_result(value)

@@ -23,9 +23,9 @@ def check_store(store: ConversationStore) -> ConversationStore:
     """Refuse what is no store.
 
     Raises:
-        ConfigurationError: `get` or `save` is missing.
+        ConfigurationError: `get` or `save` is missing, or it is the class of a store.
     """
     for name in ("get", "save"):
-        if not callable(getattr(store, name, None)):
+        if isinstance(store, type) or not callable(getattr(store, name, None)):
             raise ConfigurationError(f"store: expected an object with get() and save(), got {store!r}")
     return store

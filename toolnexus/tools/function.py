@@ -211,5 +211,7 @@ def _check_options(name: str, timeout: object, approval: object) -> None:
     seconds = isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
     if timeout is not None and not seconds:
         raise ConfigurationError(f"tool {name!r}: timeout: expected seconds above 0, got {clip(repr(timeout))}")
-    if not isinstance(approval, bool) and not callable(approval):
-        raise ConfigurationError(f"tool {name!r}: approval: expected a bool or a function, got {clip(repr(approval))}")
+    if not isinstance(approval, bool) and (not callable(approval) or inspect.iscoroutinefunction(approval)):
+        raise ConfigurationError(
+            f"tool {name!r}: approval: expected a bool or a plain function, got {clip(repr(approval))}"
+        )

@@ -64,6 +64,8 @@ def _convert(value: object) -> ToolResult | Pending:
         return _parts(value)
     if (advice := _unsendable(value)) is not None:
         return _refused(value, advice)
+    if _holds_pending(value):
+        return _refused(value, "return pending(...) itself; inside of something else it suspends nothing")
     data = to_jsonable_python(value, inf_nan_mode="null", fallback=_as_plain)
     return ToolResult(_sendable(json.dumps(data, ensure_ascii=False, separators=(",", ":"))))
 
@@ -86,6 +88,14 @@ def _is_list_with_parts(value: object) -> TypeGuard[Sequence[object]]:
         cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
     )  # isinstance does not tell what is in it
     return any(isinstance(item, TextPart | ImagePart) for item in items)
+
+
+def _holds_pending(value: object) -> bool:
+    if isinstance(value, Mapping):
+        value = list(cast("Mapping[object, object]", value).values())
+    return isinstance(value, list | tuple | set | frozenset) and any(
+        isinstance(item, Pending) for item in cast("Collection[object]", value)
+    )
 
 
 def _normalised(result: ToolResult) -> ToolResult:

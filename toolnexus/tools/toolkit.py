@@ -8,7 +8,7 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import ConfigurationError
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from .builtin import Builtins
+    from .mcp import MCPConfig, MCPServers, MCPStatus
+    from .skills import Skills
+    from .skills import Source as SkillSource
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -36,25 +39,53 @@ class Toolkit:
     it holds something; functions hold nothing.
     """
 
-    def __init__(self, *tools: Tool | Toolkit | Function, builtins: Builtins | None = None) -> None:
+    def __init__(
+        self,
+        *tools: Tool | Toolkit | Function,
+        skills: Skills | SkillSource | Sequence[SkillSource] | None = None,
+        builtins: Builtins | None = None,
+        mcp: MCPConfig | None = None,
+    ) -> None:
         """Collect tools.
 
         Args:
             tools: `Tool` objects, functions to make one of, and other toolkits, whose tools of this moment are
                 taken; they are not closed with this one.
+            skills: Folders to look for skills in, `Skill` objects, a list of both, or `Skills` with a choice among
+                them. They are named in the system prompt, and a tool named `skill` loads them.
             builtins: Built-in tools, those that it names; none without it.
+            mcp: MCP servers: the path of a JSON file, or what would be in it. They are started when first needed, and
+                live until the toolkit is closed; what cannot be reached has no tools, see `status()`.
 
         Raises:
-            ConfigurationError: Two tools have one name, or no tool can be made of a function.
+            ConfigurationError: Two tools have one name, no tool can be made of a function, or `mcp` cannot be read.
             TypeError: One is something else.
         """
         self._lock = threading.Lock()
         self._tools: dict[str, Tool] = {}  # replaced, never changed: readers need no lock
+        self._mcp: MCPServers | None = None
+        self._skills: list[Skills] = []
         for item in tools:
             for tool in item.tools() if isinstance(item, Toolkit) else (item,):
                 self.register(tool)
+            if isinstance(item, Toolkit):
+                self._skills += item._skills
+        if skills is not None:
+            self._add_skills(skills)
         if builtins is not None:
             self._add_builtins(builtins)
+        if mcp is not None:
+            from .mcp import MCPServers  # few toolkits have any
+
+            self._mcp = MCPServers(mcp)
+
+    def _add_skills(self, given: Skills | SkillSource | Sequence[SkillSource]) -> None:
+        from .skills import Skills  # most toolkits have none
+
+        skills = Skills.of(given)
+        self._skills.append(skills)
+        if (tool := skills.tool()) is not None:
+            self.register(tool)
 
     def __repr__(self) -> str:
         return f"<Toolkit {', '.join(self._tools) or '(empty)'}>"
@@ -78,16 +109,54 @@ class Toolkit:
                 raise ConfigurationError(
                     f"two tools are named {tool.name!r}: {_origin(other)} and {_origin(tool)}; pass name= to one"
                 )
+            if self._mcp is not None and self._mcp.knows(tool.name):
+                raise ConfigurationError(f"a tool of an MCP server is named {tool.name!r} already; pass name=")
             self._tools = {**self._tools, tool.name: tool}
         return tool
 
     def tools(self) -> tuple[Tool, ...]:
-        """The tools, in the order they came."""
-        return tuple(self._tools.values())
+        """The tools, in the order they came, then those of MCP servers, for which this waits the first time."""
+        own = self._tools
+        return tuple(own.values()) if self._mcp is None else (*own.values(), *self._mcp.tools(own))
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name."""
-        return self._tools.get(name)
+        if (own := self._tools.get(name)) is not None or self._mcp is None:
+            return own
+        return next((tool for tool in self._mcp.tools(self._tools) if tool.name == name), None)
+
+    def connect(self) -> None:
+        """Connect MCP servers, those that failed before, too; `status()` says how it went.
+
+        A run does this when it begins, `with` does, and so does asking for the tools; it waits for the slowest server.
+        """
+        if (connecting := self.connecting(again=True)) is not None:
+            connecting.result()
+
+    async def aconnect(self) -> None:
+        """Connect, as `connect` does, without holding up the event loop."""
+        if (connecting := self.connecting(again=True)) is not None:
+            await _wrapped(connecting)
+
+    def status(self) -> dict[str, MCPStatus]:
+        """How it stands with each MCP server, by name; connects nothing."""
+        return {} if self._mcp is None else self._mcp.status()
+
+    def accept(self, name: str) -> None:
+        """Let a tool be called whose definition its MCP server changed after it was first seen.
+
+        Until then its calls are error results and new runs do not get it; `status()[server].changed` shows both
+        definitions. A server could otherwise pass off another tool for the one that somebody agreed to.
+
+        Args:
+            name: The tool's, as the model calls it.
+
+        Raises:
+            ConfigurationError: No such tool is refused.
+        """
+        if self._mcp is None:
+            raise ConfigurationError(f"accept: there is no MCP server that could have changed {clip(repr(name))}")
+        self._mcp.accept(name)
 
     def execute(
         self,
@@ -142,17 +211,21 @@ class Toolkit:
         ]
 
     def skills_prompt(self) -> str:
-        """What a system prompt says about skills; empty without any."""
-        return ""
+        """What a system prompt says about skills, sorted by name; empty without any."""
+        return "\n\n".join(text for text in (skills.prompt() for skills in self._skills) if text)
 
     def close(self) -> None:
-        """Give back what the tools' sources hold; may be called again."""
+        """Give back what the tools' sources hold: the processes of MCP servers are gone; may be called again."""
+        if self._mcp is not None:
+            self._mcp.close().result()
 
     async def aclose(self) -> None:
-        """Give back what the tools' sources hold; may be called again."""
-        self.close()
+        """Give back what the tools' sources hold, as `close` does."""
+        if self._mcp is not None:
+            await _wrapped(self._mcp.close())
 
     def __enter__(self) -> Self:
+        self.connect()
         return self
 
     def __exit__(
@@ -161,6 +234,7 @@ class Toolkit:
         self.close()
 
     async def __aenter__(self) -> Self:
+        await self.aconnect()
         return self
 
     async def __aexit__(
@@ -179,6 +253,14 @@ class Toolkit:
         for tool in builtins.tools():
             self.register(tool)
 
+    def connecting(self, *, again: bool = False) -> Future[None] | None:
+        """Begin to connect MCP servers, once or `again`, without waiting; this is what clients do.
+
+        Returns:
+            Done when each server is connected or has failed; `None` if there is nothing to wait for.
+        """
+        return None if self._mcp is None else self._mcp.connecting(again=again)
+
     def _definitions(self) -> list[tuple[str, str, dict[str, Any]]]:  # Any: JSON
         return [(tool.name, tool.description, copy.deepcopy(dict(tool.input_schema))) for tool in self.tools()]
 
@@ -186,7 +268,7 @@ class Toolkit:
         """Return whether the call is async, and the call; what does not fit is a call that gives the error."""
         tool = self.get(name)
         if tool is None:
-            known = ", ".join(self._tools) or "none"
+            known = ", ".join(tool.name for tool in self.tools()) or "none"
             result = ToolResult(f"no tool is named {clip(name)!r}; there are: {clip(known, 1000)}", is_error=True)
             return True, lambda: result
         try:
@@ -194,6 +276,12 @@ class Toolkit:
         except Exception as error:
             result = failure(error, name)
             return True, lambda: result
+
+
+async def _wrapped(future: Future[T]) -> T:
+    import asyncio  # as above
+
+    return await asyncio.wrap_future(future)
 
 
 def _attempt(call: Callable[[], object], name: str) -> object:

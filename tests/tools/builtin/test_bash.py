@@ -186,7 +186,7 @@ def test_no_thread_and_no_file_is_left(run, root, open_files):
     for command in ("echo x", "sleep 100 & echo x", "exit 1"):
         run("bash", command=command)
     run("bash", command="sleep 100", timeout=0.05)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # those of earlier tests may end meanwhile
     assert open_files() == files
 
 

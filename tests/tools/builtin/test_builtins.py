@@ -11,7 +11,7 @@ from toolnexus import Builtins, ConfigurationError, Pending, ToolContext, Toolki
 from toolnexus.suspension import Answer
 
 FILE_TOOLS = ["read", "grep", "glob", "write", "edit", "apply_patch"]
-EVERY = [*FILE_TOOLS, "bash", "question", "todowrite"]
+EVERY = [*FILE_TOOLS, "bash", "webfetch", "question", "todowrite"]
 
 
 def test_nothing_is_on_unless_it_is_named(root):
@@ -41,7 +41,8 @@ def test_every_tool_and_argument_is_described(root):
         (["read"], {"read", "grep", "glob"}),
         ({"write"}, {"write", "edit", "apply_patch"}),
         (("run",), {"bash"}),
-        (["read", "write", "run"], {*FILE_TOOLS, "bash"}),
+        ({"fetch"}, {"webfetch"}),
+        (["read", "write", "run", "fetch"], {*FILE_TOOLS, "bash", "webfetch"}),
     ],
 )
 def test_reading_writing_and_running_can_each_need_approval(root, approve, asks):
@@ -64,7 +65,7 @@ def test_what_changes_something_runs_alone_and_not_twice(root):
         ({"allow": ["*"]}, "is none of them"),
         ({"allow": None}, "got None"),
         ({"allow": [5]}, "5 is none of them"),
-        ({"approve": "write"}, "expected a list of some of read, run, write, got 'write'"),
+        ({"approve": "write"}, "expected a list of some of fetch, read, run, write, got 'write'"),
         ({"approve": ["bash"]}, "'bash' is none of them"),
         ({"allow": ["question", "read"]}, "'read' needs root="),
         ({"allow": ["bash"]}, "'bash' needs root="),
@@ -73,6 +74,9 @@ def test_what_changes_something_runs_alone_and_not_twice(root):
         ({"root": "a\0b", "allow": ["read"]}, "root: expected an existing folder"),
         ({"bash_timeout": 0}, "Builtins.bash_timeout: expected a number above 0, got 0"),
         ({"search_timeout": float("nan")}, "Builtins.search_timeout"),
+        ({"fetch_timeout": -1}, "Builtins.fetch_timeout"),
+        ({"page_bytes": 0}, "Builtins.page_bytes"),
+        ({"addresses": "private"}, "addresses: expected 'public', 'any' or a list of networks"),
         ({"results": True}, "Builtins.results"),
         ({"file_bytes": 1.5}, "Builtins.file_bytes"),
         ({"output_bytes": "1"}, "Builtins.output_bytes"),

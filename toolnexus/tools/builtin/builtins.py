@@ -9,6 +9,7 @@ from typing import Literal
 
 from ...errors import ConfigurationError
 from ...tool import Tool
+from ..addresses import Addresses, address_policy
 from ..function import define_tool
 from ..misfits import clip
 from .files import Files
@@ -18,6 +19,7 @@ from .root import Root
 from .search import Search
 from .shell import Shell
 from .todos import todowrite
+from .web import Web
 
 Need = Literal["read", "write", "run", "fetch"]
 """What a tool needs the machine for; each can require approval."""
@@ -30,6 +32,7 @@ _NEEDS: dict[str, Need | None] = {
     "edit": "write",
     "apply_patch": "write",
     "bash": "run",
+    "webfetch": "fetch",
     "question": None,
     "todowrite": None,
 }
@@ -42,8 +45,9 @@ class Builtins:
 
     `read`, `grep`, `glob`, `write`, `edit` and `apply_patch` see what is below `root` and nothing else; no link is
     followed on the way. `bash` only begins in `root`: it can do whatever this process can, so name it where that is
-    meant, and best with `approve={"run"}`. `question` asks a human, as a tool that returns `pending(...)` does;
-    `todowrite` keeps a plan in the transcript.
+    meant, and best with `approve={"run"}`. `webfetch` reads pages at public addresses, unless `addresses` allows more;
+    beside tools that read files, a URL can carry away what they read, so that `approve={"fetch"}` is best. `question`
+    asks a human, as a tool that returns `pending(...)` does; `todowrite` keeps a plan in the transcript.
 
         Toolkit(builtins=Builtins("./work", allow=["read", "grep", "edit"], approve={"write"}))
 
@@ -54,17 +58,24 @@ class Builtins:
     root: str | os.PathLike[str] | None = None
     """The folder of the files; found once, when this is made."""
     allow: Collection[str] = ()
-    """The tools by name: `read`, `grep`, `glob`, `write`, `edit`, `apply_patch`, `bash`, `question`, `todowrite`."""
+    """The tools by name: `read`, `grep`, `glob`, `write`, `edit`, `apply_patch`, `bash`, `webfetch`, `question`,
+    `todowrite`."""
     _: KW_ONLY
     approve: Collection[Need] = ()
     """What a human must agree to each time: `"read"` (read, grep, glob), `"write"` (write, edit, apply_patch),
-    `"run"` (bash)."""
+    `"run"` (bash), `"fetch"` (webfetch)."""
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """More of an environment for `bash`, which else has PATH, HOME, the user's name, language and time zone."""
     bash_timeout: float = 120
     """Seconds that a command may run; a model may ask for less."""
     search_timeout: float = 10
     """Seconds that `grep` and `glob` may search."""
+    fetch_timeout: float = 30
+    """Seconds that `webfetch` waits for a whole page."""
+    addresses: Addresses = "public"
+    """Where `webfetch` may connect to: `"public"`, `"any"`, or a list of networks allowed besides the public ones."""
+    page_bytes: int = 1 * _MIB
+    """How much of a page `webfetch` reads; it shows `output_bytes` of its text."""
     file_bytes: int = 10 * _MIB
     """The largest file that is read or written."""
     output_bytes: int = 64 * _KIB
@@ -81,12 +92,15 @@ class Builtins:
         for name, value, kinds in (
             ("bash_timeout", self.bash_timeout, (int, float)),
             ("search_timeout", self.search_timeout, (int, float)),
+            ("fetch_timeout", self.fetch_timeout, (int, float)),
+            ("page_bytes", self.page_bytes, int),
             ("file_bytes", self.file_bytes, int),
             ("output_bytes", self.output_bytes, int),
             ("results", self.results, int),
         ):
             if not isinstance(value, kinds) or isinstance(value, bool) or not value > 0:
                 raise ConfigurationError(f"Builtins.{name}: expected a number above 0, got {clip(repr(value))}")
+        address_policy(self.addresses)
         rooted = [name for name in self.allow if _NEEDS[name] in ("read", "write", "run")]
         if rooted:
             if self.root is None:
@@ -118,6 +132,14 @@ class Builtins:
         functions: dict[str, Callable[[], Callable[..., object]]] = {
             "question": lambda: question,
             "todowrite": lambda: todowrite,
+            "webfetch": lambda: (
+                Web(
+                    address_policy(self.addresses),
+                    seconds=self.fetch_timeout,
+                    page_bytes=self.page_bytes,
+                    output_bytes=self.output_bytes,
+                ).webfetch
+            ),
         }
         if self._root is not None:
             root, file_bytes, hard_links = self._root, self.file_bytes, self.hard_links
