@@ -21,6 +21,7 @@ from .subjects import (
     toolnexus_async_over_httpx,
     toolnexus_many,
     toolnexus_observed,
+    toolnexus_on_disk,
     toolnexus_over_httpx,
 )
 from .timing import MICROSECONDS, Figure, compare
@@ -187,7 +188,11 @@ def observed(bench: Bench) -> Iterator[Figure]:
     """Hooks, a chunk observer and a store, over the plain run."""
     for name, unit in ((f"text-{bench.size(5000, 20)}", "chunk"), (f"tools-{bench.size(20, 2)}", "turn")):
         place = bench.place(name, "openai")
-        subjects = {"plain": (toolnexus, place), "observed and kept": (toolnexus_observed, place)}
+        subjects = {
+            "plain": (toolnexus, place),
+            "observed and kept": (toolnexus_observed, place),
+            "observed and kept in SQLite": (toolnexus_on_disk, place),
+        }
         yield compare(f"hooks, observers and a store: CPU per {unit}", "µs", subjects, bench.rounds, baseline="plain")
 
 

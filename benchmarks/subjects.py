@@ -9,14 +9,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 
-from toolnexus import AsyncClient, Hooks, MemoryStore, SyncClient, TextEvent, Toolkit, tool
+from toolnexus import (
+    AsyncClient,
+    ConversationStore,
+    Hooks,
+    MemoryStore,
+    SQLiteStore,
+    SyncClient,
+    TextEvent,
+    Toolkit,
+    tool,
+)
 
 from .scenarios import Scenario, Style
 
@@ -260,7 +272,18 @@ def toolnexus_async_over_httpx(place: Place) -> Iterator[Job]:
 
 @contextlib.contextmanager
 def toolnexus_observed(place: Place) -> Iterator[Job]:
-    """`SyncClient` with hooks, a chunk observer and a store."""
+    """`SyncClient` with hooks, a chunk observer and a store in memory."""
+    yield from _observed(place, MemoryStore())
+
+
+@contextlib.contextmanager
+def toolnexus_on_disk(place: Place) -> Iterator[Job]:
+    """The same with a store in a file."""
+    with tempfile.TemporaryDirectory() as folder, SQLiteStore(Path(folder) / "conversations.db") as store:
+        yield from _observed(place, store)
+
+
+def _observed(place: Place, store: ConversationStore) -> Iterator[Job]:
     toolkit = _toolkit(place)
     seen: list[object] = []
     hooks = Hooks(
@@ -271,7 +294,7 @@ def toolnexus_observed(place: Place) -> Iterator[Job]:
         on_message=lambda message: None,
         on_chunk=lambda chunk: seen.append(chunk.seq),
     )
-    with SyncClient(**options(place, hooks=hooks, store=MemoryStore())) as client:
+    with SyncClient(**options(place, hooks=hooks, store=store)) as client:
         runs = 0
 
         def job() -> int:

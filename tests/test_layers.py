@@ -26,20 +26,7 @@ STRANGERS = [
     ("_core", {"tools", "stores", "retry", "config", "hooks", "chunk_stream"}),
     ("sync_client", {"async_client"}),
 ]
-IMPURE = {
-    "asyncio",
-    "threading",
-    "time",
-    "random",
-    "os",
-    "socket",
-    "httpx",
-    "httpcore",
-    "h11",
-    "tenacity",
-    "uuid",
-    "secrets",
-}
+IMPURE = {"asyncio", "threading", "time", "random", "os", "socket", "httpx", "httpcore", "tenacity", "uuid", "secrets"}
 HTTPX_ALLOWED = {"_io"}
 # What a tool source or a store needs, and the one module that imports it, when first used.
 LIBRARIES: dict[str, str] = {
