@@ -11,7 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.server import says
 from toolnexus import AsyncClient, StreamInterruptedError, SyncClient
+from toolnexus._io import http11
 
 
 def body() -> bytes:
@@ -144,3 +146,12 @@ def test_nor_does_it_under_asyncio():
     asyncio.run(main())
     server.close()
     assert server.requests == 3 + 2
+
+
+def test_a_connection_that_was_idle_for_too_long_is_not_used_again(connect, serve, monkeypatch):
+    monkeypatch.setattr(http11, "_KEEPALIVE_S", -1)
+    server = serve(says("Hi."), says("Hi again."))
+    client = connect(server)
+    assert client.stream("Hi?").text == "Hi."
+    assert client.stream("Hi?").text == "Hi again."
+    assert server.connections == 2

@@ -15,13 +15,14 @@ from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from itertools import zip_longest
 
+import h11
 import httpcore
 import httpx
 
 from ..config import Timeouts
 from .bounds import Patience
 from .framing import Chunks, Inflow
-from .http11 import Endpoint, Head, Http11, is_chunked
+from .http11 import Endpoint, Http11, is_chunked
 
 _ATTEMPT_DELAY_S = 0.25
 _HIGH_WATER = 256 * 1024
@@ -204,7 +205,7 @@ class AsyncLine:
 
     async def ask(
         self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None, timeouts: Timeouts, body: bytes
-    ) -> Head:
+    ) -> h11.Response:
         """Send a request, over a new connection if there is none, and wait for the head of the response."""
         if not self.is_connected:
             await self.connect_tcp(endpoint.host, endpoint.port, timeouts.connect)
@@ -375,7 +376,7 @@ class AsyncDirectResponse:
         self,
         transport: AsyncDirectTransport,
         line: AsyncLine,
-        head: Head,
+        head: h11.Response,
         unlink: Callable[[], None],
         idle: float | None,
     ) -> None:

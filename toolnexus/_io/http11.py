@@ -11,14 +11,11 @@ from dataclasses import dataclass, field
 
 import h11
 import httpcore
-import httpx
 
 _KEEPALIVE_S = 60.0
 """How long an idle connection is kept; servers and load balancers close theirs after about a minute."""
 _MAX_HEAD_BYTES = 100 * 1024
 """Of a response's head, or a trailer; as in httpcore."""
-
-Head = h11.Response | h11.InformationalResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +52,10 @@ class Http11:
             raise httpcore.RemoteProtocolError("the server disconnected without sending a response")
         self._h11.receive_data(data)
 
-    def head(self) -> Head | None:
+    def head(self) -> h11.Response | None:
         """The head of the response; `None` if more has to be received first."""
         while (event := self._next_event()) is not h11.NEED_DATA:
-            # 101 is the last word of a server that changes the protocol; the other 1xx come before the head.
-            if isinstance(event, h11.Response) or (
-                isinstance(event, h11.InformationalResponse) and event.status_code == httpx.codes.SWITCHING_PROTOCOLS
-            ):
+            if isinstance(event, h11.Response):  # what comes before it is informational
                 return event
         return None
 
@@ -96,7 +90,7 @@ class Http11:
         return time.monotonic() > self._expires
 
 
-def is_chunked(head: Head) -> bool:
+def is_chunked(head: h11.Response) -> bool:
     """Whether h11, which has accepted the head, reads this body as chunked (it takes no other transfer coding).
 
     Source: RFC 9112, section 6.3, for responses to a POST.

@@ -13,13 +13,14 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 
+import h11
 import httpcore
 import httpx
 
 from ..config import Timeouts
 from .bounds import Bounds, Patience
 from .framing import Chunks, Inflow
-from .http11 import Endpoint, Head, Http11, is_chunked
+from .http11 import Endpoint, Http11, is_chunked
 
 _READ_BYTES = 64 * 1024
 
@@ -43,7 +44,9 @@ class Line:
         self.has_heard = False
         """Whether any byte of the current exchange's response came."""
 
-    def ask(self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None, timeouts: Timeouts, body: bytes) -> Head:
+    def ask(
+        self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None, timeouts: Timeouts, body: bytes
+    ) -> h11.Response:
         """Send a request, over a new connection if there is none, and wait for the head of the response."""
         if self.stream is None:
             stream = self.connect_tcp(endpoint.host, endpoint.port, timeouts.connect)
@@ -296,7 +299,7 @@ class DirectResponse:
     is_stream_consumed = False
 
     def __init__(
-        self, transport: DirectTransport, line: Line, head: Head, unlink: Callable[[], None], idle: float | None
+        self, transport: DirectTransport, line: Line, head: h11.Response, unlink: Callable[[], None], idle: float | None
     ) -> None:
         self._transport = transport
         self._line = line
