@@ -43,6 +43,8 @@ class Place:
         """What the next run uses; its store is empty, and sync where the connections are a caller's, for a change."""
         trip = Trip(is_async=True, book=AsyncBook() if self.http_client is None else Book())
         self.client._store, self.client._hooks = trip.book, (trip.hooks,)
+        # What a retry took that was ended before its response, so that the budget lasts for thousands of runs.
+        self.client._config.retry.budget.succeeded(after_retry=True)
         return trip
 
     def stream(self, trip: Trip, **options: Any) -> AsyncEventStream:

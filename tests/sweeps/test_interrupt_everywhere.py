@@ -38,6 +38,8 @@ class Place:
     def new_trip(self, failures: int = 1) -> Trip:
         trip = Trip(is_async=False)
         self.client._store, self.client._hooks = trip.book, (trip.hooks,)
+        # What a retry took that was ended before its response, so that the budget lasts for thousands of runs.
+        self.client._config.retry.budget.succeeded(after_retry=True)
         self.script.failures = failures
         return trip
 
@@ -84,6 +86,8 @@ class Place:
                     outcome = type(error).__name__
             if not lines.where and isinstance(place, int):
                 break
+            if outcome == "finished" and lines.where.rpartition(":")[0].endswith("lines.py"):
+                outcome = "in_a_finalizer"  # of a place in line; the interpreter swallows what is raised there
             # A place is not met when a run has fewer reads than the first one had.
             self.outcomes[outcome if lines.where else "not_met"] += 1
             self.check(trip, f"line {place}, {lines.where}")
@@ -99,6 +103,9 @@ def place(serve: Callable[..., Server], publish: Callable[..., None]) -> Iterato
     publish(points=place.outcomes.total(), **place.outcomes)
 
 
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <function Place.leave:pytest.PytestUnraisableExceptionWarning"
+)
 def test_an_interrupt_at_any_line_leaves_nothing_behind(place, everything):
     place.sweep(place.places(everything, 0, step=1), interrupt, KeyboardInterrupt)
     assert place.outcomes["finished"] == 0

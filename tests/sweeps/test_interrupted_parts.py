@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 
@@ -11,14 +12,16 @@ import pytest
 from tests.core.scripted import DONE, call_chunk, chunk, make_run, make_tool, sse
 from tests.server import PATIENCE_S
 from tests.sweeps.everywhere import everywhere, interrupt
-from toolnexus import Cancel, Limits, define_tool
+from toolnexus import Cancel, Limits, MemoryStore, define_tool
 from toolnexus._core.commands import RunTools, ToolCall, ToolOutcome
 from toolnexus._core.run import AgentRun
 from toolnexus._core.transcript import closed
 from toolnexus._io.async_tools import AsyncTools
 from toolnexus._io.bounds import Bounds
+from toolnexus._io.lines import Place
 from toolnexus._io.sync_tools import LoopThread, SyncTools
 from toolnexus._io.threads import DaemonThreads
+from toolnexus.stores import Keep
 from toolnexus.tool import ToolResult
 
 CALLS = sse(call_chunk(("c1", "look", "{}"), ("c2", "look", "{}"))) + DONE
@@ -103,6 +106,15 @@ def test_a_loop_whose_start_was_interrupted_is_started_by_the_next_call_or_close
     assert len(loops) > 6
     for loop in loops:
         loop.close()
+
+
+@pytest.mark.filterwarnings("error")  # what a finalizer raises is a warning
+def test_a_place_in_line_whose_making_was_interrupted_is_collected_without_a_word():
+    keep = Keep(MemoryStore(), "talk")
+    made: list[Place] = []
+    for _ in everywhere(lambda point: lambda: made.append(Place(keep)), interrupt):
+        gc.collect()
+    assert len(made) == 1  # the last, which nothing struck
 
 
 def test_a_pool_whose_start_was_interrupted_takes_further_work():

@@ -78,11 +78,12 @@ def apart() -> Generator[None, None, None]:
 class Place:
     """One run's place in the line of its conversation; made with the run, by whoever will read from it."""
 
+    _line: _Line | None = None
+    """Where it stands, if it does; also while it is half made, since an interrupted one is collected like any other."""
+
     def __init__(self, keep: Keep) -> None:
         self._keep = keep  # also keeps the store alive, and with it the meaning of its id()
         self._key = (id(keep.store), keep.id)
-        self._line: _Line | None = None
-        """Where it stands, if it does."""
         self._ref: weakref.ref[Place] = weakref.ref(self)
         self._maker = self._reader = caller()
         self._lenders: Lenders = ()
