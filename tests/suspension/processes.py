@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 _IMPORTED_LATE = (
     *("tests.suspension.harness", "tests.suspension.crash"),
-    *("toolnexus._io.sync_driver", "toolnexus._io.async_driver", "tenacity", "sqlite3", "sniffio", "stringprep"),
+    *("toolnexus._io.sync_driver", "toolnexus._io.async_driver", "tenacity", "sqlite3"),
 )
 
 
