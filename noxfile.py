@@ -16,7 +16,6 @@ nox.options.sessions = [
     "tests",
     "min_deps",
     "oracles",
-    "mcp",
     "examples",
     "wheel",
     "real",
