@@ -568,7 +568,7 @@ def held(server: Server, store: MemoryStore) -> Any:
 
 
 def server_gate(server: Server) -> Gate:
-    gate = server._script[0].before  # type: ignore[union-attr]
+    gate = server._script[0].before  # type: ignore[union-attr]  # it is a response
     assert isinstance(gate, Gate)
     return gate
 

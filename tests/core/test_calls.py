@@ -52,7 +52,7 @@ def running(run: AgentRun) -> list[str]:
 
 
 def outputs(run: AgentRun) -> list[str]:
-    return [part.output for message in run.messages if message.role == "tool" for part in message.parts]  # type: ignore[union-attr]
+    return [part.output for message in run.messages if message.role == "tool" for part in message.parts]  # type: ignore[union-attr]  # a tool message holds results
 
 
 @pytest.mark.parametrize("args", [{}, {"n": 7}])

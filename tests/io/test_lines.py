@@ -186,7 +186,7 @@ def test_threads_and_tasks_of_several_loops_stand_in_one_line(keep, queue):
     first = entered(keep)
     threads = []
     for number, work in enumerate((in_a_loop, in_a_thread, in_a_loop, in_a_thread)):
-        threads.append(Thread(lambda work=work, number=number: work(f"{number}")))  # type: ignore[misc]
+        threads.append(Thread(lambda work=work, number=number: work(f"{number}")))  # type: ignore[misc]  # a default binds the name
         queue.wait_for(number + 2)
     first.leave()
     for thread in threads:
@@ -446,7 +446,7 @@ def test_a_line_of_the_dead_is_empty(keep):
     loop.close()
     first.leave()
     assert lines._lines == {}
-    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own switch
 
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork on this system")
@@ -677,7 +677,7 @@ def test_the_one_who_would_close_a_circle_is_refused(queue, size):
         finally:
             mine.leave()
 
-    for thread in [Thread(lambda number=number: work(number)) for number in range(size)]:  # type: ignore[misc]
+    for thread in [Thread(lambda number=number: work(number)) for number in range(size)]:  # type: ignore[misc]  # a default binds the name
         thread.join()
     (message,) = refused
     assert "conversation 'id 0' is at work on a run that waits, perhaps by way of others, for" in message

@@ -74,7 +74,7 @@ def limits(kind: str, url: str, *prompts: str) -> dict[str, Any]:
     """What each prompt came to, and how far the memory grew meanwhile."""
     with new_client(kind, base_url=url) as client:
         client.stream("warm up")
-    return {prompt: apart(lambda prompt=prompt: limit(kind, url, prompt)) for prompt in prompts}  # type: ignore[misc]
+    return {prompt: apart(lambda prompt=prompt: limit(kind, url, prompt)) for prompt in prompts}  # type: ignore[misc]  # a default binds the name
 
 
 def limit(kind: str, url: str, prompt: str) -> dict[str, Any]:

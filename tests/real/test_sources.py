@@ -60,7 +60,7 @@ def example(at: int, city: str, figure: int, number: int) -> list[dict[str, Any]
 EXAMPLES = [*example(1, "Oslo", 12, 4711), *example(2, "Lima", 25, 2233), *example(3, "Rome", 19, 9090)]
 
 
-def test_one_run_uses_a_skill_a_function_and_an_mcp_server(engine: LocalEngine, tmp_path: Path):  # noqa: F811
+def test_one_run_uses_a_skill_a_function_and_an_mcp_server(engine: LocalEngine, tmp_path: Path):  # noqa: F811  # the fixture
     city, figure, number = random.choice(CITIES), random.choice(FIGURES), random.choice(NUMBERS)
 
     @tool

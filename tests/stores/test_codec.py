@@ -131,8 +131,8 @@ TWICE = '{"version":1,"messages":[{"role":"user","role":"tool","parts":[]}]}'
         (asks(b"x"), f"{PLACE}.request.data: expected a JSON value, got bytes"),
         (asks({"x"}), f"{PLACE}.request.data: expected a JSON value, got a set"),
         (call(n=10**5000), "messages[0]: Exceeds the limit"),
-        (Message("user", [TextPart(None)]), f"{PLACE}.text: expected a str, got None"),  # type: ignore[arg-type]
-        (Message("user", [ToolCallPart("c", "n", [])]), f"{PLACE}.args: expected a dict, got a list"),  # type: ignore[arg-type]
+        (Message("user", [TextPart(None)]), f"{PLACE}.text: expected a str, got None"),  # type: ignore[arg-type]  # a wrong type is the point
+        (Message("user", [ToolCallPart("c", "n", [])]), f"{PLACE}.args: expected a dict, got a list"),  # type: ignore[arg-type]  # a wrong type is the point
         (Message("user", [IMAGE]), f"{PLACE}.data: expected bytes or None"),
         ({"role": "user"}, "messages[0]: expected a Message, got a dict"),
     ],
@@ -264,9 +264,9 @@ def test_a_class_that_is_new_is_written_and_read_by_its_fields():
             form.read(bad)
         assert str(caught.value).startswith(place)
     with pytest.raises(Misfit, match=r"^answers\[1\]: expected a str, got an int"):
-        form.write(Journal("j", answers={1: Answer("r")}))  # type: ignore[dict-item]
+        form.write(Journal("j", answers={1: Answer("r")}))  # type: ignore[dict-item]  # a wrong type is the point
     with pytest.raises(Misfit, match=r"^number: expected an int or a str or None, got a float"):
-        form.write(Journal("j", number=1.5))  # type: ignore[arg-type]
+        form.write(Journal("j", number=1.5))  # type: ignore[arg-type]  # a wrong type is the point
 
 
 @pytest.mark.parametrize(

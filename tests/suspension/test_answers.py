@@ -33,7 +33,7 @@ ONE = [("c0", "ask", {"what": "a"})]
 
 
 def outputs(result: RunResult) -> list[str]:
-    return [part.output for m in result.messages if m.role == "tool" for part in m.parts]  # type: ignore[union-attr]
+    return [part.output for m in result.messages if m.role == "tool" for part in m.parts]  # type: ignore[union-attr]  # a tool message holds results
 
 
 def test_four_questions_are_answered_in_any_order(connect, serve):

@@ -231,9 +231,9 @@ def test_a_request_that_fails_after_the_tools_ran_can_be_made_again_without_an_a
     with pytest.raises(Exception, match="no luck") as caught:
         client.resume(list(map(yes, result.requests)), TOOLS, id="t")
     broken[0] = False
-    assert caught.value.result is not None  # type: ignore[attr-defined]
+    assert caught.value.result is not None  # type: ignore[attr-defined]  # of every error of ours
     ran = len(RAN)
-    other = client.resume([], TOOLS, result=caught.value.result.model_copy(update={"id": None}))  # type: ignore[attr-defined]
+    other = client.resume([], TOOLS, result=caught.value.result.model_copy(update={"id": None}))  # type: ignore[attr-defined]  # of every error of ours
     assert client.resume([], TOOLS, id="t").messages == other.messages
     assert other.text == "Done."
     assert len(RAN) == ran

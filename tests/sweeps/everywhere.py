@@ -77,13 +77,13 @@ class Book:
 class AsyncBook(Book):
     """The same with suspensions before and after."""
 
-    async def get(self, id: str, /) -> list[Message] | None:  # type: ignore[override]
+    async def get(self, id: str, /) -> list[Message] | None:  # type: ignore[override]  # the same, async
         await asyncio.sleep(0)
         found = super().get(id)
         await asyncio.sleep(0)
         return found
 
-    async def save(self, id: str, messages: Sequence[Message], /) -> None:  # type: ignore[override]
+    async def save(self, id: str, messages: Sequence[Message], /) -> None:  # type: ignore[override]  # the same, async
         await asyncio.sleep(0)
         super().save(id, messages)
         await asyncio.sleep(0)

@@ -68,7 +68,7 @@ def play(
         command = run.next_command()
         assert isinstance(command, RunTools)
         assert [(call.id, call.tool.name, call.args) for call in command.calls] == [(CALL_ID, TOOL, ARGS)]
-        assert saved.messages[-1].tool_calls[0].state == "started"  # type: ignore[union-attr]
+        assert saved.messages[-1].tool_calls[0].state == "started"  # type: ignore[union-attr]  # there is one
         return "complete"
     assert error is (RESET if end is ENDS["a reset"] else SILENCE if end is ENDS["silence"] else error)
     assert type(error) in (StreamInterruptedError, APITimeoutError)

@@ -115,7 +115,7 @@ def test_a_cancel_ends_a_wait(connect, within_promise, data):
 
 
 @pytest.mark.parametrize("data", SAYS.values(), ids=SAYS)
-def test_a_cancel_ends_a_wait_over_tls(connect, within_promise, trusted, data):  # noqa: F811
+def test_a_cancel_ends_a_wait_over_tls(connect, within_promise, trusted, data):  # noqa: F811  # the fixture
     with Host(data, server_context()) as host:
         took = cancelled_after(connect(base_url=host.url), host.silent.wait)
         assert host.left.wait(PATIENCE_S)

@@ -222,7 +222,7 @@ def test_a_tool_that_only_reads_may_run_again():
         ({"get": operation(parameter("id", "path", style="matrix"))}, "the parameter 'id' has the style 'matrix'"),
         ({"get": operation({"name": "a", "in": "query", "content": {"application/xml": {}}})},
          "the parameter 'a' is sent as 'application/xml'"),
-        ({"get": operation("no object")}, "expected an object, got 'no object'"),  # type: ignore[arg-type]
+        ({"get": operation("no object")}, "expected an object, got 'no object'"),  # type: ignore[arg-type]  # a wrong type is the point
         ({"get": "no object"}, "expected an object"),
         ({"$ref": "#/paths/gone"}, "leads nowhere"),
         ("no object", "expected an object"),
@@ -398,7 +398,7 @@ def test_a_run_with_a_tool_of_a_document(serve, connect):
 def test_the_first_server_is_taken_of_the_operation_the_path_or_the_document(monkeypatch):
     def urls(document: Json, **options: Any) -> list[str]:
         tools = http_tools_from_openapi(document, **options)
-        return [tool.function._make({}).url for tool in tools]  # type: ignore[attr-defined]
+        return [tool.function._make({}).url for tool in tools]  # type: ignore[attr-defined]  # an HTTP tool's own
 
     own, paths_own = [{"url": "https://o.example/x?k=1"}], [{"url": "http://p.example:8080"}]
     paths = {"/a": {"servers": paths_own, "get": {"servers": own}, "put": {}}, "/b": {"get": {}}}
@@ -513,7 +513,7 @@ def test_options_that_cannot_work():
         ({"headers": {"Host": "x"}}, "set by the library itself"),
     ]:
         with pytest.raises(ConfigurationError, match=re.escape(why)):
-            http_tools_from_openapi(doc(paths), **options)  # type: ignore[arg-type]
+            http_tools_from_openapi(doc(paths), **options)  # type: ignore[arg-type]  # a wrong type is the point
     assert http_tools_from_openapi(doc({})) == http_tools_from_openapi({"openapi": "3.0.0"}) == []
     assert http_tools_from_openapi(doc({"x-a": {"get": {}}})) == []
 

@@ -195,7 +195,7 @@ def test_a_url_that_cannot_work_is_refused_at_once(url, why):
 
 def test_a_url_of_another_type_is_refused():
     with pytest.raises(ConfigurationError, match="url: expected a URL such as"):
-        URLTemplate(5)  # type: ignore[arg-type]
+        URLTemplate(5)  # type: ignore[arg-type]  # a wrong type is the point
 
 
 def test_a_query_is_not_shown_in_an_error():

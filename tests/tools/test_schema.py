@@ -243,7 +243,7 @@ def test_recursive_models_have_their_definitions_at_the_root() -> None:
 
 @pytest.mark.case("schema-nested-models-defs")
 def test_no_ref_has_neighbours_and_no_definition_is_left_over() -> None:
-    def f(tree: Annotated[Tree, "a tree"], c: Color = Color.RED, o: Opts = {"k": 1}) -> None: ...  # noqa: B006
+    def f(tree: Annotated[Tree, "a tree"], c: Color = Color.RED, o: Opts = {"k": 1}) -> None: ...  # noqa: B006  # never called
 
     tool = define_tool(f)
     text = json.dumps(tool.input_schema)
@@ -446,13 +446,13 @@ def test_a_context_parameter_is_hidden_however_it_is_written() -> None:
     def annotated(x: int, c: Annotated[ToolContext, "mine"]) -> Any:
         return c
 
-    def unimported(x: int, c: "Unimported | ToolContext") -> Any:  # noqa: UP037
+    def unimported(x: int, c: "Unimported | ToolContext") -> Any:  # noqa: UP037  # quoted is the case
         return c
 
     def by_name(ctx, x: int) -> Any:  # the case
         return ctx
 
-    def by_name_with_any_hint(x: int, ctx: Nowhere) -> Any:  # type: ignore[name-defined]  # noqa: F821
+    def by_name_with_any_hint(x: int, ctx: Nowhere) -> Any:  # type: ignore[name-defined]  # noqa: F821  # that it is nowhere is the case
         return ctx
 
     for function in (by_type, optional, union, annotated, by_name, by_name_with_any_hint):

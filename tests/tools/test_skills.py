@@ -177,7 +177,7 @@ def test_a_skill_is_read_anew_each_time(tmp_path):
     folder = put(tmp_path / "pdf", body="Old.")
     kit = Toolkit(skills=tmp_path)
     put(folder, body="New.")
-    assert "New." in kit.execute("skill", {"name": "pdf"}).text  # type: ignore[union-attr]
+    assert "New." in kit.execute("skill", {"name": "pdf"}).text  # type: ignore[union-attr]  # no tool suspends here
     (folder / "SKILL.md").unlink()
     assert kit.execute("skill", {"name": "pdf"}) == ToolResult(
         "the skill 'pdf': cannot be read: No such file or directory", is_error=True
@@ -369,7 +369,7 @@ def test_a_file_with_another_name_is_pointed_out(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "skill.md").write_text(FRONT)
     skills = Skills(tmp_path)
-    if skills.names:  # pragma: no cover
+    if skills.names:  # pragma: no cover  # as root it can be read
         pytest.skip("this disk takes both names for one")
     assert reasons(skills) == {"a": "has 'skill.md'; expected 'SKILL.md'"}
 
@@ -411,7 +411,7 @@ def test_counts_are_bounded(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
-def test_a_folder_that_cannot_be_read_is_said_to_be_so(tmp_path):  # pragma: no cover
+def test_a_folder_that_cannot_be_read_is_said_to_be_so(tmp_path):  # pragma: no cover  # not as root
     put(tmp_path / "good", "good")
     (tmp_path / "closed").mkdir(mode=0)
     assert reasons(Skills(tmp_path)) == {"good": None, "closed": "cannot be read: Permission denied"}
@@ -436,13 +436,13 @@ def test_a_folder_that_goes_while_it_is_looked_at(tmp_path, monkeypatch):
     [
         (lambda: Toolkit(skills="/no/such/folder"), "skills: expected a folder, got '/no/such/folder', which is none"),
         (lambda: Toolkit(skills=__file__), "which is none"),
-        (lambda: Toolkit(skills=5), "skills: expected a folder or a Skill, got 5"),  # type: ignore[arg-type]
-        (lambda: Toolkit(skills=[5]), "skills: expected a folder or a Skill, got 5"),  # type: ignore[list-item]
+        (lambda: Toolkit(skills=5), "skills: expected a folder or a Skill, got 5"),  # type: ignore[arg-type]  # a wrong type is the point
+        (lambda: Toolkit(skills=[5]), "skills: expected a folder or a Skill, got 5"),  # type: ignore[list-item]  # a wrong type is the point
         (lambda: Skills(allow="pdf"), "allow: expected a list of names, got 'pdf'"),
-        (lambda: Skills(deny=[5]), "deny: expected a list of names"),  # type: ignore[list-item]
+        (lambda: Skills(deny=[5]), "deny: expected a list of names"),  # type: ignore[list-item]  # a wrong type is the point
         (lambda: Skill("", "d"), "Skill: name: expected"),
         (lambda: Skill("x", ""), "Skill: description: expected text"),
-        (lambda: Skill("x", "d", 5), "Skill 'x': body: expected a str, got int"),  # type: ignore[arg-type]
+        (lambda: Skill("x", "d", 5), "Skill 'x': body: expected a str, got int"),  # type: ignore[arg-type]  # a wrong type is the point
     ],
 )
 def test_arguments_that_cannot_work_are_refused(make, why):

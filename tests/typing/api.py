@@ -421,10 +421,10 @@ Toolkit(skills=[Path("./skills"), skill])
 
 
 def refused(client: SyncClient) -> None:
-    client.stream(5)  # type: ignore[arg-type]
-    Toolkit(skills=5)  # type: ignore[arg-type]
-    http_tool("fetch", "Fetch.", "GET", "https://x.example", addresses=5)  # type: ignore[arg-type]
-    client.stream("Hi?", temprature=1)  # type: ignore[call-arg]
-    client.stream("Hi?", max_turns="3")  # type: ignore[arg-type]
-    SyncClient()  # type: ignore[call-arg]
-    SyncClient(model="m", style="cohere")  # type: ignore[arg-type]
+    client.stream(5)  # type: ignore[arg-type]  # a checker must refuse it
+    Toolkit(skills=5)  # type: ignore[arg-type]  # a checker must refuse it
+    http_tool("fetch", "Fetch.", "GET", "https://x.example", addresses=5)  # type: ignore[arg-type]  # a checker must refuse it
+    client.stream("Hi?", temprature=1)  # type: ignore[call-arg]  # a checker must refuse it
+    client.stream("Hi?", max_turns="3")  # type: ignore[arg-type]  # a checker must refuse it
+    SyncClient()  # type: ignore[call-arg]  # a checker must refuse it
+    SyncClient(model="m", style="cohere")  # type: ignore[arg-type]  # a checker must refuse it

@@ -86,7 +86,7 @@ def _learn(kind: type) -> _Copier:
 
 def _is_record(kind: type) -> bool:
     """Whether what an object of this class is shows in its fields, and nowhere else."""
-    return is_dataclass(kind) and kind.__dataclass_params__.frozen and kind.__dictoffset__ == 0  # type: ignore[attr-defined]
+    return is_dataclass(kind) and kind.__dataclass_params__.frozen and kind.__dictoffset__ == 0  # type: ignore[attr-defined]  # of every dataclass, and of every type
 
 
 def _record_copier(kind: type) -> _Copier:

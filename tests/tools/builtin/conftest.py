@@ -27,7 +27,7 @@ def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    root = tmp_path / "work"
+    root = tmp_path / "desk"
     (root / "src").mkdir(parents=True)
     (root / "a.txt").write_text("one\ntwo\nthree\n")
     (root / "src" / "app.py").write_text("def run():\n    return 1\n")

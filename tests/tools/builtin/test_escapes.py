@@ -23,7 +23,7 @@ STRANGE = "no regular file, but a device, a pipe or a socket"
 MISSING = "does not exist"
 NO_FOLDER = "is no folder"
 
-# (path, what is said); {top} is the folder above the root, which is called `work`.
+# (path, what is said); {top} is the folder above the root, which is called `desk`.
 ESCAPES = {
     "parent": ("..", UP),
     "parent's file": ("../secret.txt", UP),
@@ -36,11 +36,11 @@ ESCAPES = {
     "absolute, outside": ("{top}/secret.txt", ABSOLUTE),
     "absolute, the parent": ("{top}", ABSOLUTE),
     "two slashes": ("//etc/passwd", ABSOLUTE),
-    "two slashes, inside": ("/{top}/work/a.txt", ABSOLUTE),
+    "two slashes, inside": ("/{top}/desk/a.txt", ABSOLUTE),
     "the file system's root": ("/", ABSOLUTE),
-    "sibling with the same prefix": ("{top}/work2/secret.txt", ABSOLUTE),
-    "sibling, relative": ("../work2/secret.txt", UP),
-    "absolute, inside and up": ("{top}/work/../secret.txt", UP),
+    "sibling with the same prefix": ("{top}/desk2/secret.txt", ABSOLUTE),
+    "sibling, relative": ("../desk2/secret.txt", UP),
+    "absolute, inside and up": ("{top}/desk/../secret.txt", UP),
     "the root in another case": ("{TOP}/WORK/a.txt", ABSOLUTE),
     "home": ("~/secret.txt", "begins with '~'"),
     "a user's home": ("~root/secret.txt", "begins with '~'"),
@@ -106,9 +106,9 @@ def ways(path: str) -> dict[str, dict[str, Any]]:
 def around(root: Path) -> Path:
     """The folder above the root, with secrets in it, and the root full of traps."""
     top = root.parent
-    (top / "work2").mkdir()
+    (top / "desk2").mkdir()
     (top / "outside" / "deep").mkdir(parents=True)
-    for place in (top, top / "work2", top / "outside", top / "outside" / "deep"):
+    for place in (top, top / "desk2", top / "outside", top / "outside" / "deep"):
         (place / "secret.txt").write_text(SECRET)
     (root / "link").symlink_to("../secret.txt")
     (root / "inner-link").symlink_to("a.txt")
@@ -167,11 +167,11 @@ def test_other_spellings_are_names_like_any_other(run, around, by, path):
     after = state(around)
     new = [name for name in after if name not in before]
     assert new
-    assert all(name.startswith(f"{around}/work/") for name in new)
+    assert all(name.startswith(f"{around}/desk/") for name in new)
     assert {name: after[name] for name in before} == before
 
 
-@pytest.mark.parametrize("path", ["a.txt", "./a.txt", ".//a.txt", "{top}/work/a.txt", "{top}/./work//a.txt"])
+@pytest.mark.parametrize("path", ["a.txt", "./a.txt", ".//a.txt", "{top}/desk/a.txt", "{top}/./desk//a.txt"])
 def test_paths_to_what_is_inside_are_taken(run, around, by, path):
     result = run("read", path=path.replace("{top}", str(around)))
     assert not result.is_error
@@ -197,7 +197,7 @@ def test_devices_are_not_read(run, name):
 
 @pytest.mark.parametrize("way", ["read", "edit", "apply_patch update", "apply_patch delete", "grep"])
 def test_a_hard_link_is_not_read_unless_that_is_allowed(run, around, by, way):
-    os.link(around / "secret.txt", around / "work" / "hard")
+    os.link(around / "secret.txt", around / "desk" / "hard")
     name, args = way.partition(" ")[0], ways("hard")[way]
     result = run(name, **args)
     assert result.is_error
@@ -207,9 +207,9 @@ def test_a_hard_link_is_not_read_unless_that_is_allowed(run, around, by, way):
 
 
 def test_writing_to_a_hard_link_leaves_its_other_name_alone(run, around, by):
-    os.link(around / "secret.txt", around / "work" / "hard")
+    os.link(around / "secret.txt", around / "desk" / "hard")
     assert not run("write", path="hard", content="mine").is_error
-    assert (around / "work" / "hard").read_text() == "mine"
+    assert (around / "desk" / "hard").read_text() == "mine"
     assert (around / "secret.txt").read_text() == SECRET
 
 
@@ -263,9 +263,9 @@ def test_the_root_is_found_once(run, tmp_path, root, monkeypatch):
     other = tmp_path / "other"
     other.mkdir()
     (other / "a.txt").write_text(SECRET)
-    (tmp_path / "link").symlink_to("work")
+    (tmp_path / "link").symlink_to("desk")
     monkeypatch.chdir(tmp_path)
-    kits = [Toolkit(builtins=Builtins(path, ["read"])) for path in ("link", "work", "./work/src/..")]
+    kits = [Toolkit(builtins=Builtins(path, ["read"])) for path in ("link", "desk", "./desk/src/..")]
     (tmp_path / "link").unlink()
     (tmp_path / "link").symlink_to("other")
     monkeypatch.chdir(other)

@@ -149,7 +149,7 @@ def test_a_patch_that_fails_half_way_is_undone(run, root, monkeypatch, at):
         count += 1
         if count == at:
             raise OSError(28, "No space left on device")
-        original(*args, **options)  # type: ignore[arg-type]
+        original(*args, **options)  # type: ignore[arg-type]  # passed on as they came
 
     monkeypatch.setattr(os, "replace", replace)
     result = run("apply_patch", **patch(*CHANGES))
@@ -178,7 +178,7 @@ def test_a_file_that_changes_before_it_is_removed_stays(run, root, monkeypatch):
     original = os.replace
 
     def replace(*args: object, **options: object) -> None:
-        original(*args, **options)  # type: ignore[arg-type]
+        original(*args, **options)  # type: ignore[arg-type]  # passed on as they came
         (root / "a.txt").write_text("theirs")
 
     monkeypatch.setattr(os, "replace", replace)

@@ -19,15 +19,15 @@ HERE = {"addresses": ["127.0.0.0/8"]}
 
 
 def page(body: str | bytes, content_type: str = "text/html; charset=utf-8", **options: object) -> Response:
-    headers = {"content-type": content_type, **options.pop("headers", {})}  # type: ignore[dict-item]
+    headers = {"content-type": content_type, **options.pop("headers", {})}  # type: ignore[dict-item]  # options of several types
     data = body.encode() if isinstance(body, str) else body
-    return Response([data], framing="length", headers=headers, **options)  # type: ignore[arg-type]
+    return Response([data], framing="length", headers=headers, **options)  # type: ignore[arg-type]  # options of several types
 
 
 @pytest.fixture
 def fetch():
     def fetch(url: str, **options: object) -> ToolResult:
-        kit = Toolkit(builtins=Builtins(allow=["webfetch"], **options))  # type: ignore[arg-type]
+        kit = Toolkit(builtins=Builtins(allow=["webfetch"], **options))  # type: ignore[arg-type]  # options of several types
         result = kit.execute("webfetch", {"url": url})
         assert isinstance(result, ToolResult)
         return result
