@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolnexus._core.commands import RunTools, SendRequest, ToolOutcome
-from toolnexus._core.run import AgentRun, RunSetup
+from toolnexus._core.run import AgentRun
+from toolnexus._core.setup import RunSetup
 from toolnexus._core.wire.openai import OpenAIWire
 from toolnexus.events import StreamEvent
 from toolnexus.messages import Message

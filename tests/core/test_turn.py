@@ -292,9 +292,8 @@ def test_patience_begins_when_the_answer_is_complete_and_shrinks_at_the_end_mark
 def test_a_new_turn_has_said_nothing() -> None:
     turn = make_turn()
     events: list[StreamEvent] = turn.events
-    assert (events, turn.shown, turn.usage, turn.finish_reason, turn.complete, turn.text) == (
+    assert (events, turn.usage, turn.finish_reason, turn.complete, turn.text) == (
         [],
-        False,
         None,
         None,
         False,

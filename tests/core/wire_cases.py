@@ -16,7 +16,8 @@ from typing import Any
 
 from toolnexus import errors
 from toolnexus._core.commands import Finish, RunTools, SendRequest, ToolCall, ToolOutcome
-from toolnexus._core.run import AgentRun, RunSetup
+from toolnexus._core.run import AgentRun
+from toolnexus._core.setup import RunSetup
 from toolnexus._core.transcript import closed
 from toolnexus._core.wire import Wire
 from toolnexus._core.wire.anthropic import AnthropicWire

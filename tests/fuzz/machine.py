@@ -32,7 +32,8 @@ from toolnexus._core.commands import (
     WaitFor,
 )
 from toolnexus._core.payload import well_formed
-from toolnexus._core.run import AgentRun, RunSetup
+from toolnexus._core.run import AgentRun
+from toolnexus._core.setup import RunSetup
 from toolnexus._core.transcript import closed
 from toolnexus._io.request import encode as request_body
 from toolnexus.errors import APITimeoutError, StreamInterruptedError, ToolnexusError

@@ -17,69 +17,31 @@ thrown away, and no call of it runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, TypeVar
 
 from ..errors import AnswerMismatchError, ConfigurationError, ToolnexusError
 from ..events import DoneEvent, PendingEvent, StreamEvent, UsageEvent
-from ..limits import Limits
 from ..messages import Message
 from ..results import Limit, RunResult, Status, StreamSummary, ToolCallRecord, Usage
 from ..suspension import Answer
-from ..tool import Tool
 from .calls import Calls
 from .chunk_log import ChunkLog, News
 from .commands import (
     Checkpoint,
     Command,
     Finish,
-    ModelOptions,
     ModelRequest,
     SendRequest,
     ToolOutcome,
     WaitFor,
 )
 from .reply import Reply
+from .response import Response
+from .setup import RunSetup
 from .transcript import parted
 from .turn import CUT_REASONS, PAUSE_REASON, Turn
-from .wire import Wire
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSetup:
-    """Everything a run starts from."""
-
-    wire: Wire
-    origin: str
-    """Whom we ask, as a name for the parts that it writes."""
-    model: str
-    messages: Sequence[Message]
-    """The transcript so far, as it was kept."""
-    nonce: str
-    """Makes invented ids unlike those of other runs."""
-    prompt: Message | None = None
-    """What comes next in the transcript; without one the run carries on what the transcript left open."""
-    system: str | None = None
-    tools: Sequence[Tool] = ()
-    options: ModelOptions = field(default_factory=ModelOptions)
-    params: Mapping[str, Any] = field(default_factory=dict)
-    stream: bool = True
-    split_think_tags: bool = False
-    max_turns: int = 10
-    limits: Limits = field(default_factory=Limits)
-    conversation_id: str | None = None
-    keeps: bool = False
-    """Whether the transcript is kept somewhere, so that checkpoints make sense."""
-    can_wait: bool = False
-    """Whether somebody here can answer a suspended call."""
-    is_hooked: bool = False
-    """Whether hooks look at each call before it runs."""
-    observed: bool = False
-    """Whether anybody takes the news: chunks, summaries, messages."""
-    batch: int = 1
-    """The number of this send in its conversation."""
-
 
 C = TypeVar("C", SendRequest, WaitFor, Checkpoint, Finish)
 
@@ -114,10 +76,7 @@ class AgentRun:
         self._summaries: list[StreamSummary] = []
         self._log = ChunkLog(setup.batch) if setup.observed else None
         # the response that is being read
-        self._turn: Turn | None = None
-        self._reply: Reply | None = None
-        self._given = 0  # events of it
-        self._failure: ToolnexusError | None = None
+        self._response: Response | None = None
         # the calls that are being settled, and what is to be said when they are
         self._calls: Calls | None = None
         self._prompt = setup.prompt
@@ -220,30 +179,28 @@ class AgentRun:
         self._expect(SendRequest, "response_opened")
         if self._log is not None:
             self._log.round = self._turns + 1
-        self._turn = Turn(
+        turn = Turn(
             self._setup.limits,
             split_think_tags=self._setup.split_think_tags,
             log=self._log if self._setup.stream else None,
         )
-        self._given = 0
-        self._failure = None
-        reader = self._setup.wire.reader(self._turn)
-        self._reply = Reply(status, headers, now, reader, self._turn, self._setup.limits)
+        reply = Reply(status, headers, now, self._setup.wire.reader(turn), turn, self._setup.limits)
+        self._response = Response(turn, reply)
 
     @property
     def is_reading(self) -> bool:
         """Whether a response is open: it wants bytes, or its end reported."""
-        return self._turn is not None
+        return self._response is not None
 
     @property
     def wants_bytes(self) -> bool:
         """Whether more of the body is of use; else report `response_ended`."""
-        return self._reply is not None and self._failure is None and self._reply.wants_bytes
+        return self._response is not None and self._response.wants_bytes
 
     @property
     def patience(self) -> float | None:
         """Seconds that reading on is worth, in all, now that the answer is complete; `None` before."""
-        return self._turn.patience if self._turn is not None else None
+        return self._response.turn.patience if self._response is not None else None
 
     @property
     def progress(self) -> int:
@@ -251,12 +208,12 @@ class AgentRun:
 
         Comments and pings are no progress, although they are bytes.
         """
-        return self._given + self._turn.deltas if self._turn is not None else 0
+        return self._response.progress if self._response is not None else 0
 
     @property
     def shown(self) -> bool:
         """Whether anything of this response was shown, so that asking for it again would show it twice."""
-        return self._turn is not None and self._turn.shown
+        return self._response is not None and self._response.shown
 
     def take_news(self) -> Sequence[News]:
         """What observers are to see: chunks, summaries and messages since the last call, in order."""
@@ -268,30 +225,17 @@ class AgentRun:
         Returns:
             What they tell. What goes wrong behind it is raised by the next call, so that nothing said is lost.
         """
-        turn, reply = self._open_turn()
+        response = self._open_response()
         if self._log is not None:
             self._log.now = now
-        if self._failure is None:
-            try:
-                reply.receive(data)
-            except ToolnexusError as error:
-                self._failure = error
-        events = turn.events
-        if self._failure is not None and not events:
-            raise self._failure
-        turn.events = []
-        turn.shown = turn.shown or bool(events)
-        self._given += len(events)
-        return events
+        return response.receive(data)
 
     def response_failed(self, error: ToolnexusError, now: float = 0.0) -> Sequence[StreamEvent]:
         """Reading broke off: an end like any other if the answer was complete or there is none, else `error` is raised.
 
         An error status is an answer enough; a 401 is not tried again because its body was cut.
         """
-        turn, reply = self._open_turn()
-        if not (turn.complete or reply.is_error):
-            raise self._failure or error
+        self._open_response().check_broken_off(error)
         return self.response_ended(now)
 
     def response_ended(self, now: float = 0.0) -> Sequence[StreamEvent]:
@@ -304,25 +248,18 @@ class AgentRun:
             ToolnexusError: The response is an error, is no protocol, or is not complete. Whether it may be
                 asked for again depends on `shown`.
         """
-        turn, reply = self._open_turn()
-        if self._failure is None:
-            try:
-                reply.ended()
-            except ToolnexusError as error:
-                self._failure = error
-        if self._failure is not None:
-            raise self._failure
-        self._turn = self._reply = None
-        if reply.request_id:
-            self._request_ids.append(reply.request_id)
-        events = turn.events
-        self._turn_completed(turn, events, now)
+        response = self._open_response()
+        events = response.ended()
+        self._response = None
+        if response.request_id:
+            self._request_ids.append(response.request_id)
+        self._turn_completed(response.turn, events, now)
         return events
 
-    def _open_turn(self) -> tuple[Turn, Reply]:
-        if self._turn is None or self._reply is None:
+    def _open_response(self) -> Response:
+        if self._response is None:
             raise RuntimeError("no response is open; report response_opened first")
-        return self._turn, self._reply
+        return self._response
 
     def _turn_completed(self, turn: Turn, events: list[StreamEvent], now: float) -> None:
         self._turns += 1
@@ -522,7 +459,8 @@ class AgentRun:
                 self._join_results()
         if self._prompt is not None:
             self._take_prompt(self._prompt)
-        turn, self._turn, self._reply = self._turn, None, None
+        turn = self._response.turn if self._response is not None else None
+        self._response = None
         if turn is not None:
             self._text, self._finish_reason = turn.text, turn.finish_reason
         if aborted:

@@ -122,8 +122,6 @@ class Turn:
     def __init__(self, limits: Limits, *, split_think_tags: bool = False, log: ChunkLog | None = None) -> None:
         self.events: list[StreamEvent] = []
         """What the user is to see next; whoever takes them empties the list."""
-        self.shown = False
-        """Whether any event of this response was taken: from then on it cannot be asked for again."""
         self.drafts: list[Draft] = []
         self.usage: Usage | None = None
         self.finish_reason: str | None = None

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._core.commands import ModelOptions, ModelRequest, SendRequest
-from .._core.run import AgentRun, RunSetup
+from .._core.run import AgentRun
+from .._core.setup import RunSetup
 from .._core.wire import Wire
 from .._core.wire.anthropic import AnthropicWire
 from .._core.wire.anthropic_messages import from_anthropic, is_anthropic_shaped
