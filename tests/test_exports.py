@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 
 import toolnexus
 
@@ -35,11 +33,3 @@ def test_the_methods_that_both_clients_have_take_the_same_arguments():
         assert str(inspect.signature(sync).parameters) == str(inspect.signature(other).parameters)
     events = inspect.signature(toolnexus.SyncClient.iter_events).parameters
     assert list(events) == list(inspect.signature(toolnexus.AsyncClient.stream).parameters)
-
-
-def test_importing_the_package_imports_no_http_stack():
-    code = (
-        "import sys, toolnexus; print(*sorted({'httpx', 'httpcore', 'asyncio', 'tenacity', 'ssl'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []

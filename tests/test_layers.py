@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "toolnexus"
 
 LAYERS: dict[str, int] = {
     **dict.fromkeys(
-        ("errors", "events", "messages", "tool", "results", "suspension", "limits", "cancel", "chunks"),
+        ("errors", "events", "messages", "tool", "results", "run_result", "suspension", "limits", "cancel", "chunks"),
         0,
     ),
     "_core": 1,
@@ -60,8 +60,12 @@ def names_in(tree: ast.Module, module: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             name = ".".join((*base, *([node.module] if node.module else [])))
+            if name == "toolnexus":  # a module of the package is not the package itself
+                modules = [alias.name for alias in node.names if alias.name in LAYERS]
+                yield from (f"{name}.{module}" for module in modules)
+                if len(modules) == len(node.names):
+                    continue
             yield name
-            yield from (f"{name}.{alias.name}" for alias in node.names if name == "toolnexus")
 
 
 def imported_units(module: Path) -> set[str]:

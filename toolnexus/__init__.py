@@ -59,7 +59,7 @@ from .messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from .results import RunResult, StreamSummary, ToolCallRecord, Usage
+from .results import StreamSummary, ToolCallRecord, Usage
 from .stores import ConversationStore, ManagedStore, MemoryStore, RevisionedStore, Snapshot
 from .suspension import Answer, Pending, Request, RequestCall, pending
 from .sync_client import SyncClient
@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         UsageChunk,
     )
     from .hooks import AfterLLM, AfterTool, BeforeLLM, BeforeTool, Hooks, RetryInfo
+    from .run_result import RunResult
     from .stores.codec import messages_from_json, messages_to_json
     from .stores.sqlite import SQLiteStore
     from .sync_conversation import Conversation
@@ -220,6 +221,7 @@ _LATER = {
     "MCPStatus": ".tools.mcp.status",
     "ReasoningChunk": ".chunks",
     "RetryInfo": ".hooks",
+    "RunResult": ".run_result",
     "SQLiteStore": ".stores.sqlite",
     "Skill": ".tools.skills",
     "SkillEntry": ".tools.skills",

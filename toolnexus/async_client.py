@@ -5,16 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
+from . import results
 from ._io.async_closing import aclosing
 from ._io.async_stream import AsyncEventStream
 from .config import CallOptions, ClientConfig, Prompt, Style, TimeoutLike
 from .errors import ConfigurationError
 from .events import StreamEvent, TextEvent
 from .limits import Limits
-from .results import RunResult
 from .stores import ConversationStore, Keep, MemoryStore, check_store
 from .suspension import Answer, Pending, Request
 from .tool import Tool, ToolContext, ToolResult
@@ -175,7 +176,9 @@ class AsyncClient:
         """
         return self._events(prompt, toolkit, id, options, stream=True)
 
-    async def run(self, prompt: Prompt, toolkit: Toolkit | None = None, **options: Unpack[CallOptions]) -> RunResult:
+    async def run(
+        self, prompt: Prompt, toolkit: Toolkit | None = None, **options: Unpack[CallOptions]
+    ) -> results.RunResult:
         """The same run without streaming, for when nobody watches."""
         return await _shown(self._events(prompt, toolkit, None, options, stream=False))
 
@@ -186,7 +189,7 @@ class AsyncClient:
         id: str | None = None,
         on_text: Callable[[str], object] | None = None,
         **options: Unpack[CallOptions],
-    ) -> RunResult:
+    ) -> results.RunResult:
         """`run` with memory; with `on_text`, sync or async, it is streamed, and the text comes there piece by piece."""
         if on_text is None:
             return await _shown(self._events(prompt, toolkit, id, options, stream=False))
@@ -203,10 +206,10 @@ class AsyncClient:
         toolkit: Toolkit | None = None,
         *,
         id: str | None = None,
-        result: RunResult | None = None,
+        result: results.RunResult | None = None,
         on_event: Callable[[StreamEvent], object] | None = None,
         **options: Unpack[CallOptions],
-    ) -> RunResult:
+    ) -> results.RunResult:
         """Carry on a run that waits for answers, here or in another process, with this provider or another.
 
         Questions that stay without an answer leave the run pending again. With no answers at all, a conversation
@@ -234,7 +237,7 @@ class AsyncClient:
         toolkit: Toolkit | None = None,
         *,
         id: str | None = None,
-        result: RunResult | None = None,
+        result: results.RunResult | None = None,
         **options: Unpack[CallOptions],
     ) -> AsyncEventStream:
         """`resume` as an async iterator, which goes on as its events are asked for."""
@@ -330,7 +333,7 @@ class AsyncClient:
         answers: Answer | Sequence[Answer],
         toolkit: Toolkit | None,
         id: str | None,
-        result: RunResult | None,
+        result: results.RunResult | None,
         options: CallOptions,
         *,
         stream: bool,
@@ -388,6 +391,7 @@ class AsyncClient:
         if self._closed:
             raise RuntimeError("the client is closed")
         if self._world is None:
+            import_module("toolnexus.run_result")  # else it would hold up all streams when the first of them ends
             self._world = AsyncWorld(
                 AsyncTransport(self._config, self._http_client),
                 AsyncTools(self._config.limits),
@@ -397,7 +401,9 @@ class AsyncClient:
         return self._world
 
 
-async def _shown(events: AsyncEventStream, on_event: Callable[[StreamEvent], object] | None = None) -> RunResult:
+async def _shown(
+    events: AsyncEventStream, on_event: Callable[[StreamEvent], object] | None = None
+) -> results.RunResult:
     """Run to the end and show each event to `on_event`, sync or async."""
     async with events:
         async for event in events:

@@ -7,13 +7,13 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
+from . import results
 from ._io.async_stream import AsyncEventStream
 from .chunk_stream import ChunkStream, Hook, Observers, Watch
 from .config import CallOptions, Prompt
 from .errors import ConfigurationError
 from .events import StreamEvent
 from .messages import Message
-from .results import RunResult
 from .stores import Keep
 from .suspension import Answer
 
@@ -52,7 +52,7 @@ class AsyncConversation:
     def __repr__(self) -> str:
         return f"<AsyncConversation id={self._keep.id!r} sends={self._sends}>"
 
-    async def send(self, prompt: Prompt, **options: Unpack[CallOptions]) -> RunResult:
+    async def send(self, prompt: Prompt, **options: Unpack[CallOptions]) -> results.RunResult:
         """Send a prompt and wait for the answer; it is streamed, for those who hook into `chunks`."""
         return await _finished(self.stream(prompt, **options))
 
@@ -64,7 +64,7 @@ class AsyncConversation:
 
     iter_events = stream
 
-    async def resume(self, answers: Answer | Sequence[Answer], **options: Unpack[CallOptions]) -> RunResult:
+    async def resume(self, answers: Answer | Sequence[Answer], **options: Unpack[CallOptions]) -> results.RunResult:
         """Carry on a send that waits for answers, as `client.resume` does; a send of its own, with its own chunks."""
         return await _finished(self.resume_stream(answers, **options))
 
@@ -133,7 +133,7 @@ class AsyncConversation:
             place.leave()
 
 
-async def _finished(events: AsyncEventStream) -> RunResult:
+async def _finished(events: AsyncEventStream) -> results.RunResult:
     async with events:
         async for _ in events:
             pass

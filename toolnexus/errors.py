@@ -27,16 +27,13 @@ A tool's failure is none of these: it is a result for the model.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .results import RunResult
+from . import results
 
 
 class ToolnexusError(Exception):
     """Base of every error of this library."""
 
-    result: RunResult | None = None
+    result: results.RunResult | None = None
     """What the run had said and done when it failed; `None` where there was no run."""
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal
 
+from . import results
 from .errors import ConfigurationError
-from .results import RunResult, Usage
+from .results import Usage
 from .suspension import Request
 
 # `type` is a class variable: it costs nothing to make, and checkers narrow the union by it.
@@ -73,7 +74,7 @@ class PendingEvent:
 class DoneEvent:
     """The run is over: once and last, if the run did not raise. The conversation is saved by then."""
 
-    result: RunResult
+    result: results.RunResult
     type: ClassVar[Literal["done"]] = "done"
 
 

@@ -9,14 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from .suspension import CallJournal, Request
 
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
 Role = Literal["system", "user", "assistant", "tool"]
 CallState = Literal["open", "started", "finished"]
+
+
+class _ByType:
+    """In a hint, what `pydantic.Field(discriminator="type")` is, without pydantic before a schema is made of it."""
+
+    def __get_pydantic_core_schema__(self, union: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # Any: a hint
+        from pydantic import Field
+
+        return handler.generate_schema(Annotated[union, Field(discriminator="type")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +97,7 @@ class ToolResultPart:
 
     id: str
     name: str
-    content: tuple[Annotated[TextPart | ImagePart, Field(discriminator="type")], ...]
+    content: tuple[Annotated[TextPart | ImagePart, _ByType()], ...]
     is_error: bool = False
     type: Literal["tool_result"] = field(default="tool_result", repr=False)
 
@@ -120,7 +131,7 @@ class Message:
     """
 
     role: Role
-    parts: tuple[Annotated[Part, Field(discriminator="type")], ...]
+    parts: tuple[Annotated[Part, _ByType()], ...]
 
     def __init__(self, role: Role, parts: str | Iterable[Part]) -> None:
         if role not in _ROLES:

@@ -10,12 +10,12 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
+from . import results
 from ._io.sync_stream import EventStream
 from .config import CallOptions, ClientConfig, Prompt, Style, TimeoutLike
 from .errors import ConfigurationError
 from .events import StreamEvent, TextEvent
 from .limits import Limits
-from .results import RunResult
 from .stores import ConversationStore, Keep, MemoryStore, check_store
 from .suspension import Answer, Pending, Request
 from .tool import Tool, ToolContext, ToolResult
@@ -163,7 +163,7 @@ class SyncClient:
         on_event: Callable[[StreamEvent], object] | None = None,
         id: str | None = None,
         **options: Unpack[CallOptions],
-    ) -> RunResult:
+    ) -> results.RunResult:
         """Run to the end and show each event as it happens.
 
         Args:
@@ -186,7 +186,7 @@ class SyncClient:
         """
         return self._events(prompt, toolkit, id, options, stream=True)
 
-    def run(self, prompt: Prompt, toolkit: Toolkit | None = None, **options: Unpack[CallOptions]) -> RunResult:
+    def run(self, prompt: Prompt, toolkit: Toolkit | None = None, **options: Unpack[CallOptions]) -> results.RunResult:
         """The same run without streaming, for when nobody watches."""
         return _finished(self._events(prompt, toolkit, None, options, stream=False))
 
@@ -197,7 +197,7 @@ class SyncClient:
         id: str | None = None,
         on_text: Callable[[str], object] | None = None,
         **options: Unpack[CallOptions],
-    ) -> RunResult:
+    ) -> results.RunResult:
         """`run` with memory; with `on_text` it is streamed, and the text comes there piece by piece."""
         if on_text is None:
             return _finished(self._events(prompt, toolkit, id, options, stream=False))
@@ -210,10 +210,10 @@ class SyncClient:
         toolkit: Toolkit | None = None,
         *,
         id: str | None = None,
-        result: RunResult | None = None,
+        result: results.RunResult | None = None,
         on_event: Callable[[StreamEvent], object] | None = None,
         **options: Unpack[CallOptions],
-    ) -> RunResult:
+    ) -> results.RunResult:
         """Carry on a run that waits for answers, here or in another process, with this provider or another.
 
         Questions that stay without an answer leave the run pending again. With no answers at all, a conversation
@@ -241,7 +241,7 @@ class SyncClient:
         toolkit: Toolkit | None = None,
         *,
         id: str | None = None,
-        result: RunResult | None = None,
+        result: results.RunResult | None = None,
         **options: Unpack[CallOptions],
     ) -> EventStream:
         """`resume` as an iterator, which goes on as its events are asked for."""
@@ -338,7 +338,7 @@ class SyncClient:
         answers: Answer | Sequence[Answer],
         toolkit: Toolkit | None,
         id: str | None,
-        result: RunResult | None,
+        result: results.RunResult | None,
         options: CallOptions,
         *,
         stream: bool,
@@ -406,7 +406,7 @@ class SyncClient:
             return self._world
 
 
-def _shown(events: EventStream, on_event: Callable[[StreamEvent], object] | None) -> RunResult:
+def _shown(events: EventStream, on_event: Callable[[StreamEvent], object] | None) -> results.RunResult:
     """Run to the end and show each event to `on_event`."""
     on_event = _sync_only("on_event", on_event)
     with events:
@@ -417,7 +417,7 @@ def _shown(events: EventStream, on_event: Callable[[StreamEvent], object] | None
         return events.result
 
 
-def _finished(events: EventStream) -> RunResult:
+def _finished(events: EventStream) -> results.RunResult:
     """Run to the end, with nobody to watch."""
     with events:
         for _ in events:

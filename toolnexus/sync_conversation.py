@@ -7,13 +7,13 @@ import inspect
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Unpack
 
+from . import results
 from ._io.sync_stream import EventStream
 from .chunk_stream import ChunkStream, Hook, Observers, Watch
 from .config import CallOptions, Prompt
 from .errors import ConfigurationError
 from .events import StreamEvent
 from .messages import Message
-from .results import RunResult
 from .stores import Keep
 from .suspension import Answer
 
@@ -52,7 +52,7 @@ class Conversation:
     def __repr__(self) -> str:
         return f"<Conversation id={self._keep.id!r} sends={self._sends}>"
 
-    def send(self, prompt: Prompt, **options: Unpack[CallOptions]) -> RunResult:
+    def send(self, prompt: Prompt, **options: Unpack[CallOptions]) -> results.RunResult:
         """Send a prompt and wait for the answer; it is streamed, for those who hook into `chunks`."""
         return self.stream(prompt, **options)
 
@@ -61,7 +61,7 @@ class Conversation:
         prompt: Prompt,
         on_event: Callable[[StreamEvent], object] | None = None,
         **options: Unpack[CallOptions],
-    ) -> RunResult:
+    ) -> results.RunResult:
         """Send a prompt and show each event of the run as it happens."""
         return _shown(self.iter_events(prompt, **options), on_event)
 
@@ -76,7 +76,7 @@ class Conversation:
         answers: Answer | Sequence[Answer],
         on_event: Callable[[StreamEvent], object] | None = None,
         **options: Unpack[CallOptions],
-    ) -> RunResult:
+    ) -> results.RunResult:
         """Carry on a send that waits for answers, as `client.resume` does; a send of its own, with its own chunks."""
         return _shown(self.resume_stream(answers, **options), on_event)
 
@@ -138,7 +138,7 @@ class Conversation:
             place.leave()
 
 
-def _shown(events: EventStream, on_event: Callable[[StreamEvent], object] | None) -> RunResult:
+def _shown(events: EventStream, on_event: Callable[[StreamEvent], object] | None) -> results.RunResult:
     if inspect.iscoroutinefunction(on_event):
         raise ConfigurationError(f"on_event: nobody would await {on_event!r}; use AsyncClient, or a plain function")
     with events:

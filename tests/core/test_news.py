@@ -379,7 +379,8 @@ def test_an_error_after_some_text_leaves_a_finish_and_a_summary_of_what_was_said
     run.take_news()
     opened(run, chunk(reasoning_content="Hm."), chunk("Hal"))
     fail(run)
-    result = run.abandon(now=3.0)
+    run.abandon(now=3.0)
+    result = run.result()
     assert told(run) == [
         ("reasoning", "Hm."),
         ("content", "Hal"),
@@ -407,7 +408,8 @@ def test_an_error_after_the_finish_reason_keeps_the_reason() -> None:
     ending = claude.finish("end_turn", output_tokens=2)[0]  # the end mark does not come
     opened(run, claude.start(), *claude.text(0, "Hal"), ending)
     fail(run)
-    result = run.abandon()
+    run.abandon()
+    result = run.result()
     assert [item for item in told(run) if item[0] in ("finish", "summary")] == [
         ("finish", "stop"),
         ("summary", "Hal", 0, "stop"),
@@ -420,7 +422,8 @@ def test_an_error_before_anything_was_said_is_no_response_and_leaves_no_summary(
     run.take_news()
     opened(run)
     fail(run)
-    assert run.abandon().summaries == []
+    run.abandon()
+    assert run.result().summaries == []
     assert told(run) == []
 
 
@@ -505,7 +508,8 @@ def test_an_abort_has_one_finish_and_one_summary_and_stores_no_half_answer(
     before = list(run.messages)
     place(run)
     run.take_news()
-    result = run.abandon(aborted=True, now=9.0)
+    run.abandon(aborted=True, now=9.0)
+    result = run.result()
     content, calls = ABORTS[place]
     news = run.take_news()
     assert short(news) == [("finish", "aborted", "artificial"), ("summary", content, calls, "aborted")]
@@ -533,7 +537,8 @@ def test_an_abort_during_a_tool_has_one_aborted_finish_and_no_second_summary_and
     command = run.next_command()
     assert isinstance(command, RunTools)
     assert [call.id for call in command.calls] == ["c1"]
-    result = run.abandon(aborted=True)
+    run.abandon(aborted=True)
+    result = run.result()
     assert told(run) == [
         ("delta", 0, "c1", "look", "{}"),
         ("delta", 1, "c2", "alone", "{}"),
@@ -560,14 +565,16 @@ def test_an_abort_after_the_last_response_adds_nothing() -> None:
     run = observed()
     say(run)
     run.take_news()
-    assert len(run.abandon(aborted=True).summaries) == 1
+    run.abandon(aborted=True)
+    assert len(run.result().summaries) == 1
     assert told(run) == []
 
 
 def test_where_nobody_observes_an_abort_leaves_its_summary_all_the_same() -> None:
     run = make_run()
     opened(run, chunk("Hal"))
-    assert contents(run.abandon(aborted=True).summaries) == [("Hal", 0, "aborted")]
+    run.abandon(aborted=True)
+    assert contents(run.result().summaries) == [("Hal", 0, "aborted")]
 
 
 # -- the order, whatever comes
@@ -711,7 +718,8 @@ def test_wherever_a_response_is_cut_it_has_one_finish_and_one_summary_of_what_wa
     body = sse(*payloads(given_deltas, "with"))
     run.response_opened(200, {}, 0.0)
     events = list(run.receive(body[: data.draw(st.integers(0, len(body)))]))
-    result = run.abandon(aborted=aborted)
+    run.abandon(aborted=aborted)
+    result = run.result()
     kinds = [item[0] for item in told(run)]
     said = "".join(event.delta for event in events if isinstance(event, TextEvent))
     assert kinds.count("finish") == kinds.count("summary") == len(result.summaries)
@@ -727,7 +735,8 @@ def test_a_protocol_error_has_the_summary_of_what_came_before_it() -> None:
     opened(run, chunk("Hal"))
     with pytest.raises(ProtocolError):
         run.receive(b"data: {nonsense\n\n")
-    assert contents(run.abandon().summaries) == [("Hal", 0, None)]
+    run.abandon()
+    assert contents(run.result().summaries) == [("Hal", 0, None)]
 
 
 def test_a_stream_that_ends_too_early_has_the_summary_of_what_came_before() -> None:
@@ -736,4 +745,5 @@ def test_a_stream_that_ends_too_early_has_the_summary_of_what_came_before() -> N
     opened(run, chunk("Hal"))
     with pytest.raises(StreamInterruptedError):
         run.response_ended(4.0)
-    assert contents(run.abandon().summaries) == [("Hal", 0, None)]
+    run.abandon()
+    assert contents(run.result().summaries) == [("Hal", 0, None)]

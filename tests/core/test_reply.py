@@ -272,7 +272,8 @@ def test_text_of_a_whole_reply_that_turns_out_to_be_an_error_was_not_shown() -> 
     with pytest.raises(APIStatusError, match="finish_reason 'error'"):
         run.response_ended()
     assert not run.shown
-    assert run.abandon().text == "Hi"
+    run.abandon()
+    assert run.result().text == "Hi"
 
 
 def test_a_body_that_says_nothing_for_long_is_looked_at_once() -> None:

@@ -95,7 +95,8 @@ def _play(
                 except errors.ToolnexusError as error:
                     tries += 1
                     if run.shown or tries > policy.retries or not policy.is_retryable(error):
-                        out.error, out.result = error, run.abandon()
+                        run.abandon()
+                        out.error, out.result = error, run.result()
                         return out
             case RunTools(calls):
                 for call in calls:

@@ -106,7 +106,8 @@ class Course:
             assert isinstance(done, DoneEvent)
             result = done.result
         elif source.below(2):
-            result = run.abandon(aborted=bool(source.below(2)))
+            run.abandon(aborted=bool(source.below(2)))
+            result = run.result()
         else:
             result = run.result()  # as if the process had died here
         self.check(result)

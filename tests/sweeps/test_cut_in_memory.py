@@ -73,7 +73,8 @@ def play(
     assert error is (RESET if end is ENDS["a reset"] else SILENCE if end is ENDS["silence"] else error)
     assert type(error) in (StreamInterruptedError, APITimeoutError)
     assert not any(event.type == "tool_call" for event in events)
-    result = run.abandon()
+    run.abandon()
+    result = run.result()
     assert (result.status, result.text, result.tool_calls) == ("error", shown, [])
     assert result.messages == [Message("user", "Hello?")]
     return "error"

@@ -56,7 +56,8 @@ def test_a_machine_interrupted_at_any_line_has_a_transcript_that_can_go_on(publi
         return lambda: play(run)
 
     for where in everywhere(new_run, interrupt):
-        result = runs[-1].abandon(aborted=True)
+        runs[-1].abandon(aborted=True)
+        result = runs[-1].result()
         assert result.status == "error", where
         assert result.messages == closed(result.messages), where
         assert [message.role for message in result.messages] in TRANSCRIPTS, where

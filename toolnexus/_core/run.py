@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import AnswerMismatchError, ConfigurationError, ToolnexusError
 from ..events import DoneEvent, PendingEvent, StreamEvent, UsageEvent
 from ..messages import Message
-from ..results import Limit, RunResult, Status, StreamSummary, ToolCallRecord, Usage
+from ..results import Limit, Status, StreamSummary, ToolCallRecord, Usage
 from ..suspension import Answer
 from .calls import Calls
 from .chunk_log import ChunkLog, News
@@ -42,6 +42,9 @@ from .response import Response
 from .setup import RunSetup
 from .transcript import parted
 from .turn import CUT_REASONS, PAUSE_REASON, Turn
+
+if TYPE_CHECKING:
+    from ..run_result import RunResult
 
 C = TypeVar("C", SendRequest, WaitFor, Checkpoint, Finish)
 
@@ -428,6 +431,8 @@ class AgentRun:
 
     def result(self) -> RunResult:
         """The run's result; after `Finish`, the final one."""
+        from ..run_result import RunResult  # at the run's end: its import takes longer than all that of a run
+
         return RunResult(
             text=self._text,
             messages=self.messages,
@@ -444,14 +449,12 @@ class AgentRun:
             request_ids=list(self._request_ids),
         )
 
-    def abandon(self, *, aborted: bool = False, now: float = 0.0) -> RunResult:
+    def abandon(self, *, aborted: bool = False, now: float = 0.0) -> None:
         """End the run where it stands, after an error or a cancel, at `now` in Unix seconds.
 
         A half response is not part of the transcript. Calls without a result get an explicit one, so that the
-        conversation can go on; but questions that were open before this run stay open.
-
-        Returns:
-            The partial result, with status `"error"` and the text of the half response.
+        conversation can go on; but questions that were open before this run stay open. After this, `result` is the
+        partial one, with status `"error"` and the text of the half response.
         """
         if self._calls is not None:
             self._calls.abandon(also_waiting=self._turns > 0 or self._setup.prompt is not None)
@@ -473,4 +476,3 @@ class AgentRun:
             self._log.now = now
             self._log.finish("aborted", artificial=True)  # the response itself has its finish and its summary
         self._end("error")
-        return self.result()

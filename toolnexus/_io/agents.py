@@ -8,9 +8,9 @@ from collections.abc import Generator
 from contextvars import ContextVar
 from dataclasses import replace
 
+from .. import results
 from ..config import CallOptions, check_count
 from ..errors import ToolnexusError
-from ..results import RunResult
 from ..suspension import Pending
 from ..tool import Tool, ToolContext, ToolInputError, ToolResult
 from ..tools.function import Approval, define_tool
@@ -69,7 +69,7 @@ def begun(prompt: str, ctx: ToolContext) -> str | Resumption:
     """What the agent starts from: its prompt, or its own suspended run and the answer to it."""
     if ctx.answer is None or ctx.memo is None:
         return prompt
-    return Resumption.create(ctx.answer, None, RunResult.model_validate(ctx.memo))
+    return Resumption.create(ctx.answer, None, results.RunResult.model_validate(ctx.memo))
 
 
 @contextlib.contextmanager
@@ -83,7 +83,7 @@ def counted(ctx: ToolContext) -> Generator[None, None, None]:
         raise
 
 
-def reported(result: RunResult, ctx: ToolContext) -> ToolResult | Pending:
+def reported(result: results.RunResult, ctx: ToolContext) -> ToolResult | Pending:
     """The agent's result as its tool's: a question of the agent is asked by the run that called it."""
     ctx.spent.append(result.usage)
     request = result.pending

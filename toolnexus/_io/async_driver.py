@@ -278,10 +278,10 @@ async def _abandon(
     run: AgentRun | None, call: Call, kept: Kept | None, world: AsyncWorld, error: BaseException
 ) -> None:
     """Keep what a failed run has said and done: on the error, and in the store."""
-    result = call.failed(run, error)
+    call.failed(run, error)
     if run is not None and kept is not None and not isinstance(error, StoreError):
         try:
-            await to_its_end(_play_store(kept.save(result.messages), kept, world))
+            await to_its_end(_play_store(kept.save(run.messages), kept, world))
         except StoreError as failure:
             logger.error("after a failed run: %s", failure)
 

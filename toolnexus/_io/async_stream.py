@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
+from .. import results
 from ..events import DoneEvent, StreamEvent
-from ..results import RunResult
 
 
 class AsyncEventStream:
@@ -20,7 +20,7 @@ class AsyncEventStream:
     def __init__(self, batches: AsyncGenerator[Sequence[StreamEvent], None]) -> None:
         self._batches = batches
         self._batch: Iterator[StreamEvent] = iter(())
-        self._result: RunResult | None = None
+        self._result: results.RunResult | None = None
 
     def __aiter__(self) -> AsyncIterator[StreamEvent]:
         return self
@@ -50,7 +50,7 @@ class AsyncEventStream:
         await self._batches.aclose()
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> results.RunResult:
         """The run's result, after its `DoneEvent`.
 
         Raises:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .. import results
 from .._core.commands import ModelOptions, ModelRequest, SendRequest
 from .._core.run import AgentRun
 from .._core.setup import RunSetup
@@ -45,7 +46,6 @@ from ..errors import (
 from ..events import StreamEvent
 from ..hooks import Hooks
 from ..messages import ImagePart, Message, TextPart
-from ..results import RunResult
 from ..stores import Keep
 from ..suspension import Answer
 from ..tools.toolkit import Toolkit
@@ -66,7 +66,7 @@ class Resumption:
     """The transcript of the result that is resumed; a store's own, where it has one, comes before it."""
 
     @classmethod
-    def create(cls, answers: Answer | Sequence[Answer], id: str | None, result: RunResult | None) -> Resumption:
+    def create(cls, answers: Answer | Sequence[Answer], id: str | None, result: results.RunResult | None) -> Resumption:
         """Check the arguments of `resume`.
 
         Raises:
@@ -78,7 +78,7 @@ class Resumption:
             )
         if result is None:
             return cls.of(answers, id)
-        if not isinstance(result, RunResult):
+        if not isinstance(result, results.RunResult):
             raise ConfigurationError(
                 f"result: expected a RunResult, got {type(result).__name__}; RunResult.model_validate_json reads one"
             )
@@ -236,20 +236,20 @@ class Call:
 
         return seen
 
-    def failed(self, run: AgentRun | None, error: BaseException) -> RunResult:
-        """End the run after `error`, which gets the partial result and loses what is secret."""
+    def failed(self, run: AgentRun | None, error: BaseException) -> None:
+        """End the run after `error`, which gets the partial result, if it is ours, and loses what is secret."""
         aborted = not isinstance(error, Exception) or isinstance(error, (RunCancelledError, DeadlineExceededError))
         if run is not None:
-            result = run.abandon(aborted=aborted, now=time.time())
-        else:  # it never began
-            reason = "aborted" if aborted else None
-            result = RunResult(status="error", model=self.model, id=self.id, finish_reason=reason)
+            run.abandon(aborted=aborted, now=time.time())
         if isinstance(error, ToolnexusError):
-            error.result = result
+            if run is not None:
+                error.result = run.result()
+            else:  # it never began
+                reason = "aborted" if aborted else None
+                error.result = results.RunResult(status="error", model=self.model, id=self.id, finish_reason=reason)
             if isinstance(error, APIStatusError):
                 error.url = self.config.url
             self.config.redact(error)
-        return result
 
 
 def _prompt(prompt: Prompt) -> Message:

@@ -295,10 +295,10 @@ def _answer(run: AgentRun, request: Request, wait_for: Callable[[Request], Answe
 
 def _abandon(run: AgentRun | None, call: Call, kept: Kept | None, error: BaseException) -> None:
     """Keep what a failed run has said and done: on the error, and in the store."""
-    result = call.failed(run, error)
+    call.failed(run, error)
     if run is not None and kept is not None and not isinstance(error, StoreError):
         try:
-            _play(kept.save(result.messages), _call_store)
+            _play(kept.save(run.messages), _call_store)
         except StoreError as failure:
             logger.error("after a failed run: %s", failure)
 

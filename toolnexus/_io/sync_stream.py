@@ -6,8 +6,8 @@ from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
+from .. import results
 from ..events import DoneEvent, StreamEvent
-from ..results import RunResult
 
 
 class EventStream:
@@ -20,7 +20,7 @@ class EventStream:
     def __init__(self, batches: Generator[Sequence[StreamEvent], None, None]) -> None:
         self._batches = batches
         self._batch: Iterator[StreamEvent] = iter(())
-        self._result: RunResult | None = None
+        self._result: results.RunResult | None = None
 
     def __iter__(self) -> Iterator[StreamEvent]:
         return self
@@ -50,7 +50,7 @@ class EventStream:
         self._batches.close()
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> results.RunResult:
         """The run's result, after its `DoneEvent`.
 
         Raises:

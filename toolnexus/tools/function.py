@@ -6,10 +6,9 @@ import copy
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
-
-from pydantic.fields import FieldInfo
 
 from ..errors import ConfigurationError
 from ..tool import Tool, ToolContext, ToolInputError
@@ -136,7 +135,7 @@ class _GivenArguments:
         self._whole: str | None = None
         properties = self.schema["properties"]
         for name, parameter in signature.parameters.items():
-            if isinstance(parameter.default, FieldInfo):
+            if _is_field(parameter.default):
                 raise ConfigurationError(f"parameter {name!r}: with input_schema, Field() is not read; give a default")
             if parameter.kind is parameter.VAR_KEYWORD:
                 self._rest = name
@@ -169,6 +168,12 @@ class _GivenArguments:
         if problems:
             raise refusal(problems)
         return self._signature.call(values if self._rest is None else {**values, self._rest: own}, ctx)
+
+
+def _is_field(default: object) -> bool:
+    """Whether it is pydantic's `Field()`; where its module was never imported nothing can be, and need not be now."""
+    fields = sys.modules.get("pydantic.fields")
+    return fields is not None and isinstance(default, fields.FieldInfo)
 
 
 def _arguments(run: Function, input_schema: object, texts: Mapping[str, str]) -> HintedArguments | _GivenArguments:

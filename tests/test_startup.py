@@ -1,0 +1,77 @@
+"""What a fresh process imports, and when: most of the time until its first event goes by with that."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import typing
+
+import pytest
+
+import toolnexus
+from tests.server import says
+
+SHOW = """
+import sys
+def show(*names):
+    print(*[name for name in names if name in sys.modules])
+"""
+
+
+def run_fresh(code: str, *arguments: str) -> list[str]:
+    """The lines that `code` prints in a process of its own."""
+    command = [sys.executable, "-W", "error", "-c", SHOW + textwrap.dedent(code), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_importing_the_package_imports_neither_an_http_stack_nor_pydantic():
+    names = "'httpx', 'httpcore', 'h11', 'asyncio', 'ssl', 'tenacity', 'pydantic', 'toolnexus.run_result'"
+    assert run_fresh(f"import toolnexus; show({names})") == [""]
+
+
+def test_a_model_of_pydantics_is_not_needed_before_a_runs_end(serve):
+    server = serve(says("Hel", "lo"), says("Hi."))
+    code = """
+        import toolnexus
+        with toolnexus.SyncClient(base_url=sys.argv[1], model="m") as client:
+            with client.iter_events("Hi?") as events:
+                print(next(events).delta)
+            show("pydantic")
+            client.stream("Hi?")
+            show("pydantic")
+    """
+    assert run_fresh(code, server.url) == ["Hel", "", "pydantic"]
+
+
+def test_the_result_is_to_be_had_before_any_run():
+    code = """
+        import toolnexus
+        assert toolnexus.results.RunResult is toolnexus.RunResult
+        assert toolnexus.results.RunResult().usage == toolnexus.results.Usage()
+        print(toolnexus.RunResult.__name__)
+    """
+    assert run_fresh(code) == ["RunResult"]
+    with pytest.raises(AttributeError, match="no attribute 'RunResults'"):
+        toolnexus.results.RunResults  # noqa: B018  # it is asked for
+
+
+@pytest.mark.parametrize(
+    "function",
+    [toolnexus.SyncClient.run, toolnexus.AsyncClient.resume, toolnexus.Conversation.send, toolnexus.DoneEvent],
+    ids=lambda function: function.__qualname__,
+)
+def test_hints_that_name_the_result_can_be_resolved(function: typing.Any):
+    assert toolnexus.RunResult in typing.get_type_hints(function).values()
+
+
+def test_a_transcript_is_saved_without_pydantic():
+    code = """
+        import toolnexus
+        message = toolnexus.Message("user", "Hi?")
+        assert toolnexus.messages_from_json(toolnexus.messages_to_json([message])) == [message]
+        show("pydantic")
+    """
+    assert run_fresh(code) == [""]
