@@ -10,7 +10,7 @@ import typing
 import pytest
 
 import toolnexus
-from tests.server import says
+from tests.server import calls, says
 
 SHOW = """
 import sys
@@ -44,6 +44,27 @@ def test_a_model_of_pydantics_is_not_needed_before_a_runs_end(serve):
             show("pydantic")
     """
     assert run_fresh(code, server.url) == ["Hel", "", "pydantic"]
+
+
+def test_a_sync_client_imports_asyncio_when_a_tool_needs_it(serve):
+    server = serve(calls(("c1", "plain", "{}")), says("Ok."), calls(("c2", "waiting", "{}")), says("Ok."))
+    code = """
+        import toolnexus
+
+        @toolnexus.tool
+        def plain() -> str:
+            return "sync"
+
+        @toolnexus.tool
+        async def waiting() -> str:
+            return "async"
+
+        with toolnexus.SyncClient(base_url=sys.argv[1], model="m", store=toolnexus.MemoryStore()) as client:
+            for tool in plain, waiting:
+                print(client.stream("Go.", toolnexus.Toolkit(tool), id="talk").tool_calls[-1].output)
+                show("asyncio")
+    """
+    assert run_fresh(code, server.url) == ["sync", "", "async", "asyncio"]
 
 
 def test_the_result_is_to_be_had_before_any_run():

@@ -16,7 +16,18 @@ import pytest
 
 from tests.clients.harness import MODEL, Blocking, new_client
 from tests.server import PATIENCE_S, Gate, Request, Response, calls, reply, says, text
-from toolnexus import AsyncClient, Cancel, RunCancelledError, StreamEvent, SyncClient, Toolkit, define_tool, tool
+from toolnexus import (
+    AsyncClient,
+    Cancel,
+    Chunk,
+    Hooks,
+    RunCancelledError,
+    StreamEvent,
+    SyncClient,
+    Toolkit,
+    define_tool,
+    tool,
+)
 
 
 def echo(request: Request) -> Response:
@@ -251,6 +262,31 @@ def test_closing_a_sync_client_cancels_its_async_tools(serve):
     thread.join()
     cancel.cancel()  # late: there is nobody left to hear it
     assert isinstance(errors[0], RunCancelledError)
+
+
+@pytest.mark.parametrize("awaited_before", [True, False])
+def test_what_an_observer_would_have_awaited_is_closed_with_the_client(serve, caplog, awaited_before):
+    heard: list[Any] = []
+    told = threading.Event()
+
+    async def later(chunk: Chunk) -> None:
+        heard.append(chunk.type)
+        told.set()
+
+    def observer(chunk: Chunk) -> object:
+        return later(chunk) if awaited_before or chunk.type == "finish" else None
+
+    server = serve(reply(text("Hel"), Gate()))
+    client = new_client("sync", server, hooks=Hooks(on_chunk=observer))
+    events = client.iter_events("Hi?")
+    next(events)
+    assert not awaited_before or told.wait(PATIENCE_S)
+    client.close()
+    with pytest.raises(RunCancelledError):
+        list(events)
+    gc.collect()  # a coroutine that was forgotten says so, and a warning is an error
+    assert heard == (["content"] if awaited_before else [])
+    assert "RuntimeError: the client is closed" in caplog.text
 
 
 def test_a_client_closed_between_two_turns_sends_nothing_more(connect, serve):

@@ -19,7 +19,8 @@ from toolnexus._core.transcript import closed
 from toolnexus._io.async_tools import AsyncTools
 from toolnexus._io.bounds import Bounds
 from toolnexus._io.lines import Place
-from toolnexus._io.sync_tools import LoopThread, SyncTools
+from toolnexus._io.loop_thread import LoopThread
+from toolnexus._io.sync_tools import SyncTools
 from toolnexus._io.threads import DaemonThreads
 from toolnexus.stores import Keep
 from toolnexus.tool import ToolResult

@@ -11,10 +11,10 @@ wait; the second is lent to whatever a run starts and awaits, through a context 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import queue
+import sys
 import threading
 import weakref
 from collections import deque
@@ -25,11 +25,13 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ConfigurationError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ..stores import Keep
     from .async_bounds import AsyncBounds
     from .bounds import Bounds
 
-Caller = tuple[threading.Thread, asyncio.Task[Any] | None]
+Caller = tuple[threading.Thread, "asyncio.Task[Any] | None"]
 """Who executes something: a thread, and the task that it is executing, if it is."""
 Lenders = tuple["weakref.ref[Place]", ...]
 """The places of the runs that wait for what is going on here, outermost first."""
@@ -47,9 +49,13 @@ _lenders: ContextVar[Lenders] = ContextVar("toolnexus_lenders", default=())
 
 def caller() -> Caller:
     """Who executes this."""
-    # Unlike get_running_loop it does not raise where no loop runs: half a microsecond for each event of a sync run.
-    loop = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]  # it is in asyncio.__all__
-    return threading.current_thread(), None if loop is None else asyncio.current_task(loop)
+    # Where asyncio was never imported, or another thread is just about it, no loop runs here; it takes long to import.
+    # Unlike get_running_loop this one, of asyncio.__all__, does not raise where none runs: half a microsecond for each
+    # event of a sync run.
+    get_running_loop = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    if get_running_loop is None or (loop := get_running_loop()) is None:
+        return threading.current_thread(), None
+    return threading.current_thread(), sys.modules["asyncio"].current_task(loop)
 
 
 @contextlib.contextmanager
@@ -121,6 +127,8 @@ class Place:
 
     async def aenter(self, bounds: AsyncBounds) -> None:
         """`enter` for a task: it waits without holding up its event loop."""
+        import asyncio
+
         self._join()
         if not self._has_turn:
             loop = asyncio.get_running_loop()

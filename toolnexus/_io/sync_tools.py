@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import contextvars
 import inspect
 import queue
@@ -11,16 +9,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .._core.commands import ToolCall, ToolOutcome
 from ..cancel import Cancel
 from ..limits import Limits
-from .async_bounds import let_go, observed
 from .bounds import Bounds
-from .lines import apart, lend
+from .lines import lend
 from .threads import DaemonThreads
 from .tool_calls import context_for, outcome, prepare, timed_out
+
+if TYPE_CHECKING:
+    from .loop_thread import LoopThread
 
 
 class SyncTools:
@@ -29,7 +29,9 @@ class SyncTools:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._threads = DaemonThreads("toolnexus-tool")
-        self._loop = LoopThread()
+        self._lock = threading.Lock()
+        self._loop: LoopThread | None = None
+        self._is_closed = False
 
     def run(self, calls: Sequence[ToolCall], bounds: Bounds, conversation_id: str | None) -> Iterator[ToolOutcome]:
         """Run `calls` and give each outcome as soon as it is there.
@@ -98,7 +100,7 @@ class SyncTools:
                 try:
                     value = prepared()
                     if inspect.isawaitable(value):
-                        value = self._loop.run(value, contextvars.copy_context(), cancel)
+                        value = self._get_loop().run(value, contextvars.copy_context(), cancel)
                 except (KeyboardInterrupt, SystemExit):
                     raise
                 except BaseException as error:  # also a CancelledError, of a tool that drives an event loop
@@ -114,12 +116,26 @@ class SyncTools:
 
     def spawn(self, awaitable: Awaitable[object]) -> None:
         """Await what an observer returned, on the loop thread, without waiting for it here."""
-        self._loop.spawn(awaitable)
+        self._get_loop().spawn(awaitable)
+
+    def _get_loop(self) -> LoopThread:
+        from .loop_thread import LoopThread  # with asyncio, which few clients need
+
+        with self._lock:
+            if self._loop is None:
+                self._loop = LoopThread()
+                if self._is_closed:
+                    self._loop.close()
+            return self._loop
 
     def close(self) -> None:
         """Let the threads end; a tool that still runs keeps its own, a daemon."""
         self._threads.close()
-        self._loop.close()
+        with self._lock:
+            self._is_closed = True
+            loop = self._loop
+        if loop is not None:
+            loop.close()
 
 
 def _is_late(call: ToolCall, began: float) -> bool:
@@ -133,90 +149,3 @@ def _until_next(running: dict[int, tuple[ToolCall, float, Cancel]], bounds: Boun
     if bounds.expires is not None:
         ends.append(bounds.expires)
     return min(max(0.0, min(ends) - now), threading.TIMEOUT_MAX) if ends else None
-
-
-class LoopThread:
-    """An event loop in a daemon thread, started when first needed; it outlives runs, as a tool's resources may."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread()
-        self._is_closed = False
-
-    def run(
-        self, awaitable: Awaitable[Any], variables: contextvars.Context, cancel: Cancel
-    ) -> Any:  # Any: a tool's value
-        """Await on the loop and give the result here; `cancel` cancels the task."""
-        loop = self._started()
-
-        async def main() -> tuple[Any, BaseException | None]:
-            try:
-                return await awaitable, None
-            except (KeyboardInterrupt, SystemExit) as error:  # raised in a task, it would end the event loop instead
-                return None, error
-
-        async def start() -> asyncio.Task[tuple[Any, BaseException | None]]:
-            return loop.create_task(main(), context=variables)
-
-        task = asyncio.run_coroutine_threadsafe(start(), loop).result()
-        finished = threading.Event()
-        loop.call_soon_threadsafe(task.add_done_callback, lambda _: finished.set())
-
-        def cancelled() -> None:  # in whichever thread cancels
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and the task with it
-                loop.call_soon_threadsafe(task.cancel)
-
-        unlink = cancel.add_callback(cancelled)
-        try:
-            finished.wait()
-        finally:
-            unlink()
-        if task.cancelled():
-            raise RuntimeError("the tool was cancelled")
-        value, error = task.result()
-        if error is not None:
-            raise error
-        return value
-
-    def spawn(self, awaitable: Awaitable[object]) -> None:
-        """Await on the loop, without waiting here; a failure is logged."""
-        with apart():
-            task = asyncio.run_coroutine_threadsafe(observed(awaitable), self._started())
-        task.add_done_callback(lambda _: let_go(awaitable))
-
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._is_closed:
-                raise RuntimeError("the client is closed")
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-            if not self._thread.is_alive():  # also where an interrupt struck before it was started
-                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="toolnexus-loop", daemon=True)
-                self._thread.start()
-            return self._loop
-
-    def close(self) -> None:
-        """Cancel what runs on the loop and end it; does not wait."""
-        with self._lock:
-            self._is_closed = True
-            loop, self._loop = self._loop, None
-        if loop is None:
-            return
-        if self._thread.is_alive():
-            loop.call_soon_threadsafe(loop.stop)
-        else:  # its start was interrupted
-            loop.close()
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        loop.close()
