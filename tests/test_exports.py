@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from importlib.metadata import PackageNotFoundError, version
+
+import pytest
 
 import toolnexus
+from toolnexus._version import VERSION
 
 
 def test_all_is_sorted_and_complete():
@@ -33,3 +37,11 @@ def test_the_methods_that_both_clients_have_take_the_same_arguments():
         assert str(inspect.signature(sync).parameters) == str(inspect.signature(other).parameters)
     events = inspect.signature(toolnexus.SyncClient.iter_events).parameters
     assert list(events) == list(inspect.signature(toolnexus.AsyncClient.stream).parameters)
+
+
+def test_the_installed_package_has_the_version_that_it_tells():
+    try:
+        installed = version("toolnexus")
+    except PackageNotFoundError:
+        pytest.skip("toolnexus is not installed here")
+    assert installed == VERSION

@@ -12,7 +12,19 @@ PACKAGE = Path(__file__).parent.parent / "toolnexus"
 
 LAYERS: dict[str, int] = {
     **dict.fromkeys(
-        ("errors", "events", "messages", "tool", "results", "run_result", "suspension", "limits", "cancel", "chunks"),
+        (
+            "errors",
+            "events",
+            "messages",
+            "tool",
+            "results",
+            "run_result",
+            "suspension",
+            "limits",
+            "cancel",
+            "chunks",
+            "_version",
+        ),
         0,
     ),
     "_core": 1,

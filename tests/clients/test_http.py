@@ -26,6 +26,7 @@ from toolnexus import (
     define_tool,
     tool,
 )
+from toolnexus._version import VERSION
 
 KEY = "sk-CANARY-1234567890"
 
@@ -48,6 +49,12 @@ def test_every_form_of_base_url_leads_to_the_endpoint(connect, serve, form, targ
     server = serve(says("Hi."))
     connect(server, base_url=server.url + form).stream("Hi?")
     assert (server.requests[0].method, server.requests[0].target.replace("+", "%20")) == ("POST", target)
+
+
+def test_a_service_is_told_who_asks(connect, serve):
+    server = serve(says("Hi."))
+    connect(server).stream("Hi?")
+    assert server.requests[0].headers["user-agent"] == f"toolnexus/{VERSION}"
 
 
 def test_query_and_headers_are_added_to_every_request(connect, serve):

@@ -6,12 +6,12 @@ import contextlib
 import json
 import ssl
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import httpx
 
 from .._core.payload import well_formed
+from .._version import VERSION
 from ..config import ClientConfig
 from ..errors import ConfigurationError
 from .http11 import Endpoint
@@ -37,7 +37,7 @@ def request_headers(config: ClientConfig, *, with_key: bool) -> dict[str, str]:
         # Proxies that compress hold small events back until a block is full.
         "accept-encoding": "identity",
         "content-type": "application/json",
-        "user-agent": f"toolnexus/{_version()}",
+        "user-agent": f"toolnexus/{VERSION}",
         **({"anthropic-version": config.anthropic_version} if config.style == "anthropic" else {}),
         **(config.auth_headers() if with_key else {}),
     }
@@ -81,14 +81,6 @@ def hidden_query(config: ClientConfig, client: httpx.Client | httpx.AsyncClient)
     if config.query and isinstance(transport, (httpx.HTTPTransport, httpx.AsyncHTTPTransport)):
         return {"target": url_with_query(config).raw_path}
     return None
-
-
-@cache
-def _version() -> str:
-    try:
-        return version("toolnexus")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "0"
 
 
 @cache

@@ -10,12 +10,12 @@ its owner, which nobody cancels: it is told to stop, and winds down in order. Ca
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from ..._version import VERSION
 from ..misfits import clip, describe
 from .call import Call, Open
 from .config import ServerConfig
@@ -350,13 +350,9 @@ class Session:
 
 
 def _client_info() -> types.Implementation:
-    from importlib.metadata import PackageNotFoundError, version
-
     from mcp import types
 
-    with contextlib.suppress(PackageNotFoundError):
-        return types.Implementation(name="toolnexus", version=version("toolnexus"))
-    return types.Implementation(name="toolnexus", version="0")
+    return types.Implementation(name="toolnexus", version=VERSION)
 
 
 def _definition(tool: types.Tool) -> Definition:
