@@ -32,18 +32,35 @@ def test_importing_the_package_imports_neither_an_http_stack_nor_pydantic():
     assert run_fresh(f"import toolnexus; show({names})") == [""]
 
 
-def test_a_model_of_pydantics_is_not_needed_before_a_runs_end(serve):
+def test_a_sync_run_imports_what_few_need_when_it_is_needed(serve):
     server = serve(says("Hel", "lo"), says("Hi."))
     code = """
         import toolnexus
         with toolnexus.SyncClient(base_url=sys.argv[1], model="m") as client:
             with client.iter_events("Hi?") as events:
                 print(next(events).delta)
-            show("pydantic")
+            show("pydantic", "asyncio", "importlib.metadata", "httpcore", "h11")
             client.stream("Hi?")
-            show("pydantic")
+            show("pydantic", "asyncio", "httpcore", "h11")
     """
-    assert run_fresh(code, server.url) == ["Hel", "", "pydantic"]
+    assert run_fresh(code, server.url) == ["Hel", "h11", "pydantic h11"]
+
+
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="the system may name a proxy, which httpx finds out")
+def test_httpx_is_imported_for_a_proxy_and_for_certificates(serve, monkeypatch):
+    code = """
+        import toolnexus
+        client = toolnexus.SyncClient(base_url=sys.argv[1], model="m", retries=0)
+        try:
+            print(client.run("Hi?").text)
+        except toolnexus.APIConnectionError:
+            pass
+        show("httpx")
+    """
+    assert run_fresh(code, serve(says("Hi.")).url) == ["Hi.", ""]
+    assert run_fresh(code, "https://127.0.0.1:1") == ["httpx"]
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    assert run_fresh(code, "http://127.0.0.1:1") == ["httpx"]
 
 
 def test_a_sync_client_imports_asyncio_when_a_tool_needs_it(serve):

@@ -7,13 +7,13 @@ import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpcore
 import httpx
 import pytest
 
 from tests.clients.harness import MODEL
 from tests.server import says
 from toolnexus import AsyncClient
+from toolnexus._io import faults
 from toolnexus._io.async_bounds import AsyncBounds
 from toolnexus._io.async_network import _HIGH_WATER, AsyncDirectTransport, AsyncLine, LineProtocol
 from toolnexus._io.async_pump import Pump
@@ -76,7 +76,7 @@ def test_a_read_waits_for_bytes_and_no_longer_than_it_may():
         protocol, _ = connected()
         asyncio.get_running_loop().call_soon(protocol.data_received, b"hello")
         assert await protocol.read(100, 5) == b"hello"
-        with pytest.raises(httpcore.ReadTimeout):
+        with pytest.raises(faults.ReadTimeout):
             await protocol.read(100, 0.01)
         asyncio.get_running_loop().call_soon(protocol.data_received, b"again")
         assert await protocol.read(100, None) == b"again"
@@ -101,7 +101,7 @@ def test_a_lost_connection_wakes_the_reader_with_the_reason():
     async def main() -> None:
         protocol, _ = connected()
         asyncio.get_running_loop().call_soon(protocol.connection_lost, ConnectionResetError("gone"))
-        with pytest.raises(httpcore.ReadError, match="gone"):
+        with pytest.raises(faults.ReadError, match="gone"):
             await protocol.read(100, None)
 
     asyncio.run(main())
@@ -116,7 +116,7 @@ def test_a_write_waits_until_the_other_side_takes_it():
         await protocol.write(b"two", 5)
         assert transport.written == [b"one", b"two"]
         protocol.pause_writing()
-        with pytest.raises(httpcore.WriteTimeout):
+        with pytest.raises(faults.WriteTimeout):
             await protocol.write(b"three", 0.01)
 
     asyncio.run(main())
@@ -127,10 +127,10 @@ def test_a_write_on_a_lost_connection_is_an_error():
         protocol, transport = connected()
         protocol.pause_writing()
         asyncio.get_running_loop().call_soon(protocol.connection_lost, BrokenPipeError("gone"))
-        with pytest.raises(httpcore.WriteError, match="gone"):
+        with pytest.raises(faults.WriteError, match="gone"):
             await protocol.write(b"one", 5)
         transport.abort()
-        with pytest.raises(httpcore.WriteError, match="the connection is closed"):
+        with pytest.raises(faults.WriteError, match="the connection is closed"):
             await protocol.write(b"two", 5)
 
     asyncio.run(main())
@@ -140,7 +140,7 @@ def test_a_line_that_was_dropped_before_it_connected_does_not_connect():
     async def main() -> None:
         line = AsyncLine()
         line.abort()
-        with pytest.raises(httpcore.ConnectError, match="aborted"):
+        with pytest.raises(faults.ConnectError, match="aborted"):
             await line.connect_tcp("127.0.0.1", 1, None)
 
     asyncio.run(main())
@@ -159,7 +159,7 @@ def test_a_closed_transport_takes_no_request():
     async def main() -> None:
         transport = AsyncDirectTransport(Endpoint("127.0.0.1", 1, False, b"/", ()), None, Timeouts())
         await transport.aclose()
-        with pytest.raises(httpcore.ConnectError, match="the client is closed"):
+        with pytest.raises(faults.ConnectError, match="the client is closed"):
             await transport.send(b"{}", Patience(AsyncBounds(None, None)))
 
     asyncio.run(main())

@@ -6,10 +6,10 @@ import socket
 import ssl
 from collections.abc import Iterator
 
-import httpcore
 import pytest
 
 from tests.server import Gate, reply, says
+from toolnexus._io import faults
 from toolnexus._io.bounds import Bounds, Patience
 from toolnexus._io.http11 import Endpoint, Http11
 from toolnexus._io.sync_network import DirectResponse, DirectTransport, Line
@@ -29,7 +29,7 @@ def port() -> Iterator[int]:
 def test_a_line_that_was_interrupted_before_it_connected_does_not_connect(port):
     line = Line()
     line.interrupt()
-    with pytest.raises(httpcore.ConnectError, match="interrupted"):
+    with pytest.raises(faults.ConnectError, match="interrupted"):
         line.connect_tcp("127.0.0.1", port, 5)
 
 
@@ -63,7 +63,7 @@ def test_an_interrupt_in_a_handshake_leaves_no_socket_open(monkeypatch, port):
 def test_a_closed_transport_takes_no_request(port):
     transport = transport_to(port)
     transport.close()
-    with pytest.raises(httpcore.ConnectError, match="the client is closed"):
+    with pytest.raises(faults.ConnectError, match="the client is closed"):
         opened(transport, Bounds(None, None))
 
 

@@ -16,13 +16,12 @@ from functools import partial
 from itertools import zip_longest
 
 import h11
-import httpcore
-import httpx
 
 from ..config import Timeouts
+from . import faults
 from .bounds import Patience
 from .framing import Chunks, Inflow
-from .http11 import Endpoint, Http11, is_chunked
+from .http11 import Endpoint, Http11, headers_of, is_chunked
 
 _ATTEMPT_DELAY_S = 0.25
 _HIGH_WATER = 256 * 1024
@@ -83,7 +82,7 @@ class LineProtocol(asyncio.Protocol):
         if not self.is_readable:
             self._reader = asyncio.get_running_loop().create_future()
             try:
-                await _wait(self._reader, timeout, httpcore.ReadTimeout)
+                await _wait(self._reader, timeout, faults.ReadTimeout)
             finally:
                 self._reader = None
         if self._buffer:
@@ -94,17 +93,17 @@ class LineProtocol(asyncio.Protocol):
                 self.transport.resume_reading()
             return data
         if self._error is not None:
-            raise httpcore.ReadError(str(self._error)) from None
+            raise faults.ReadError(str(self._error)) from None
         return b""
 
     async def write(self, data: bytes, timeout: float | None) -> None:
         if self.transport is None or self.transport.is_closing():
-            raise httpcore.WriteError("the connection is closed")
+            raise faults.WriteError("the connection is closed")
         self.transport.write(data)
         if self._writer is not None:
-            await _wait(self._writer, timeout, httpcore.WriteTimeout)
+            await _wait(self._writer, timeout, faults.WriteTimeout)
             if self._error is not None:
-                raise httpcore.WriteError(str(self._error)) from None
+                raise faults.WriteError(str(self._error)) from None
 
 
 def _wake(future: asyncio.Future[None] | None) -> None:
@@ -183,7 +182,7 @@ def _close(sock: socket.socket, attempt: asyncio.Future[None]) -> None:
 
 _READ_BYTES = 64 * 1024
 
-_BROKEN = (httpcore.NetworkError, httpcore.RemoteProtocolError)
+_BROKEN = (faults.NetworkError, faults.RemoteProtocolError)
 
 
 class AsyncLine:
@@ -214,7 +213,7 @@ class AsyncLine:
             self.is_connected = True
         self.inflow.head_expected()
         request = self.http.request(endpoint, body)
-        with contextlib.suppress(httpcore.WriteError):  # a server may answer, and go, before it has read all
+        with contextlib.suppress(faults.WriteError):  # a server may answer, and go, before it has read all
             await self.stream.write(request, timeouts.write)
         while (head := self.http.head()) is None:
             self.http.receive(await self.stream.read(_READ_BYTES, timeouts.read))
@@ -228,16 +227,16 @@ class AsyncLine:
 
     @contextlib.asynccontextmanager
     async def connecting(self, timeout: float | None) -> AsyncGenerator[None]:
-        """A step on the way to a connection, with httpcore's errors; `abort` ends it."""
+        """A step on the way to a connection, with our errors; `abort` ends it."""
         if self._aborted:
-            raise httpcore.ConnectError("the connection was aborted")
+            raise faults.ConnectError("the connection was aborted")
         try:
             async with asyncio.timeout(self.timeout(timeout)) as self._connecting:
                 yield
         except TimeoutError:
-            raise httpcore.ConnectTimeout from None
+            raise faults.ConnectTimeout from None
         except OSError as error:  # ssl.SSLError is one
-            raise httpcore.ConnectError(str(error)) from None
+            raise faults.ConnectError(str(error)) from None
         finally:
             self._connecting = None
 
@@ -311,7 +310,7 @@ class AsyncDirectTransport:
         """Send a request and wait for the head of the response, which is to be closed in any case.
 
         Raises:
-            httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError: There is none.
+            faults.NetworkError, faults.TimeoutException, faults.ProtocolError: There is none.
         """
         fresh = False
         while True:
@@ -334,7 +333,7 @@ class AsyncDirectTransport:
 
     def _take(self, fresh: bool) -> AsyncLine:
         if self._closed:
-            raise httpcore.ConnectError("the client is closed")
+            raise faults.ConnectError("the client is closed")
         while self._idle and not fresh:
             line = self._idle.pop()
             line.is_reused, line.has_heard = True, False
@@ -387,7 +386,7 @@ class AsyncDirectResponse:
         self._idle = idle
         self._is_closed = False
         self.status_code = head.status_code
-        self.headers = httpx.Headers(head.headers.raw_items())
+        self.headers = headers_of(head)
 
     async def aiter_raw(self) -> AsyncGenerator[bytes]:
         """The body as it comes, less its framing."""

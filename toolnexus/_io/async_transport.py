@@ -14,17 +14,17 @@ from .async_network import AsyncDirectResponse, AsyncDirectTransport
 from .async_pump import Pump
 from .bounds import Bounds, Patience
 from .decoding import Decoder, decoder_for
+from .proxied import async_proxied
 from .request import (
     encode,
     endpoint,
     environment_proxy,
     hidden_query,
-    key_headers,
     request_headers,
     shared_ssl_context,
     url_with_query,
 )
-from .translation import FOREIGN, translate
+from .translation import foreign, translate
 
 
 class AsyncTransport:
@@ -33,7 +33,6 @@ class AsyncTransport:
     def __init__(self, config: ClientConfig, http_client: httpx.AsyncClient | None) -> None:
         self._config = config
         self._given = http_client
-        self._url = httpx.URL(config.url)
         self._headers = request_headers(config, with_key=http_client is not None)
         self._own: AsyncDirectTransport | httpx.AsyncClient | None = None
         self._closed = False
@@ -79,7 +78,7 @@ class AsyncTransport:
     def _request(self, client: httpx.AsyncClient, body: bytes, patience: Patience) -> httpx.Request:
         config = self._config
         extensions: dict[str, Any] = {}
-        url = self._url
+        url: str | httpx.URL = config.url
         if self._given is not None:
             hidden = hidden_query(config, client)
             url, extensions = (url, {**extensions, **hidden}) if hidden else (url_with_query(config), extensions)
@@ -105,13 +104,12 @@ class AsyncTransport:
         return self._own
 
     def _build(self) -> AsyncDirectTransport | httpx.AsyncClient:
-        proxy = environment_proxy(self._url)
+        proxy = environment_proxy(self._config.url)
         if proxy is None:
-            context = shared_ssl_context() if self._url.scheme == "https" else None
-            return AsyncDirectTransport(endpoint(self._config), context, self._config.timeouts)
-        limits = httpx.Limits(max_connections=None)
-        through = httpx.AsyncHTTPTransport(proxy=proxy, verify=shared_ssl_context(), limits=limits)
-        return httpx.AsyncClient(transport=AsyncKeyedTransport(self._config, through))
+            where = endpoint(self._config)
+            context = shared_ssl_context() if where.is_tls else None
+            return AsyncDirectTransport(where, context, self._config.timeouts)
+        return async_proxied(self._config, proxy)
 
     async def aclose(self) -> None:
         """Close our connections, also those in use; a caller's `http_client` stays as it is."""
@@ -125,14 +123,14 @@ async def _send(client: AsyncDirectTransport, body: bytes, patience: Patience) -
     """The reply, or what the HTTP stack raised: raised here, it would carry along frames that hold the key."""
     try:
         return await client.send(body, patience)
-    except FOREIGN as error:
+    except foreign() as error:
         return error
 
 
 async def _head(pump: Pump) -> httpx.Response | Exception:
     try:
         return await pump.head()
-    except FOREIGN as error:
+    except foreign() as error:
         return error
 
 
@@ -195,7 +193,7 @@ class AsyncResponse:
     async def _next(self) -> bytes | Exception:
         try:
             return await self._pump.read(self._idle) if self._pump is not None else await anext(self._body, b"")
-        except FOREIGN as error:
+        except foreign() as error:
             return error
 
     async def aclose(self) -> None:
@@ -204,26 +202,3 @@ class AsyncResponse:
             self._pump.close()
         else:
             await self._response.aclose()
-
-
-class AsyncKeyedTransport(httpx.AsyncBaseTransport):
-    """Puts the key and the query on a copy of the request, below the place where httpx writes its log."""
-
-    def __init__(self, config: ClientConfig, transport: httpx.AsyncBaseTransport) -> None:
-        self._url = url_with_query(config)
-        self._keys = key_headers(config)
-        self._transport = transport
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        return await self._transport.handle_async_request(
-            httpx.Request(
-                request.method,
-                self._url,
-                headers=[*request.headers.raw, *self._keys],
-                stream=request.stream,
-                extensions=request.extensions,
-            )
-        )
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()

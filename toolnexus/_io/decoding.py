@@ -6,9 +6,8 @@ httpx undoes a whole read at once: 64 KiB of a gzip bomb are 64 MiB of blanks be
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from typing import Protocol
-
-import httpx
 
 from ..errors import ProtocolError
 
@@ -71,8 +70,15 @@ class Decoder:
 class Encoded(Protocol):
     """Of a response, what tells how its body is encoded."""
 
-    headers: httpx.Headers
-    is_stream_consumed: bool
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Found by their names in lower case."""
+        ...
+
+    @property
+    def is_stream_consumed(self) -> bool:
+        """Whether httpx has read it."""
+        ...
 
 
 def decoder_for(response: Encoded) -> Decoder | None:

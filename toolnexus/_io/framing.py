@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-import httpcore
+from . import faults
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")  # how h11 finds the end of a head
 _PLAIN_SIZE = re.compile(rb"[0-9a-fA-F]+")
@@ -63,7 +63,7 @@ class Chunks:
         self.is_over = False
         self.rest = b""
         """What has come and is for h11: from the size line of a chunk on."""
-        self.error: httpcore.RemoteProtocolError | None = None
+        self.error: faults.RemoteProtocolError | None = None
         """What is wrong behind the data received so far."""
         self._left = 0  # bytes of the current chunk that are still to come
         self._needs_footer = False
@@ -86,9 +86,7 @@ class Chunks:
                     break
                 if footer != b"\r\n":
                     self.is_over = True
-                    self.error = httpcore.RemoteProtocolError(
-                        f"malformed chunk footer: {footer!r} (expected b'\\r\\n')"
-                    )
+                    self.error = faults.RemoteProtocolError(f"malformed chunk footer: {footer!r} (expected b'\\r\\n')")
                     break
                 self._needs_footer = False
                 at += 2

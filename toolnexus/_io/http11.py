@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass, field
 
 import h11
-import httpcore
+
+from . import faults
 
 _KEEPALIVE_S = 60.0
 """How long an idle connection is kept; servers and load balancers close theirs after about a minute."""
@@ -31,7 +32,7 @@ class Endpoint:
 
 
 class Http11:
-    """The exchanges of one connection, one after the other; what is no HTTP raises httpcore's errors."""
+    """The exchanges of one connection, one after the other; what is no HTTP raises `faults`."""
 
     def __init__(self) -> None:
         self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
@@ -44,12 +45,12 @@ class Http11:
             events = (h11.Request(method="POST", target=endpoint.target, headers=headers), h11.Data(body))
             return b"".join(self._h11.send(event) or b"" for event in (*events, h11.EndOfMessage()))
         except h11.LocalProtocolError as error:
-            raise httpcore.LocalProtocolError(str(error)) from None
+            raise faults.LocalProtocolError(str(error)) from None
 
     def receive(self, data: bytes) -> None:
         """Take the next bytes of the connection; `b""` is its end."""
         if not data and self._h11.their_state is h11.SEND_RESPONSE:
-            raise httpcore.RemoteProtocolError("the server disconnected without sending a response")
+            raise faults.RemoteProtocolError("the server disconnected without sending a response")
         self._h11.receive_data(data)
 
     def head(self) -> h11.Response | None:
@@ -70,7 +71,7 @@ class Http11:
         try:
             return self._h11.next_event()
         except h11.RemoteProtocolError as error:
-            raise httpcore.RemoteProtocolError(str(error)) from None
+            raise faults.RemoteProtocolError(str(error)) from None
 
     def finish(self) -> bool:
         """End the exchange.
@@ -88,6 +89,19 @@ class Http11:
     def has_expired(self) -> bool:
         """Whether the connection has been idle for too long."""
         return time.monotonic() > self._expires
+
+
+def headers_of(head: h11.Response) -> dict[str, str]:
+    """The headers of a response, by their names in lower case; the values of one that came twice are joined."""
+    headers: dict[str, str] = {}
+    for name, value in head.headers:  # names come in lower case
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:  # RFC 9110, section 5.5: historically ISO-8859-1
+            text = value.decode("iso-8859-1")
+        key = name.decode()
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
 
 
 def is_chunked(head: h11.Response) -> bool:

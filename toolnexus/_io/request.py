@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import re
 import ssl
+import sys
 from functools import cache
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from .._core.payload import well_formed
 from .._version import VERSION
 from ..config import ClientConfig
 from ..errors import ConfigurationError
 from .http11 import Endpoint
+
+if TYPE_CHECKING:
+    import httpx
+
+_PLAIN_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[a-z0-9.-]+)(:(?P<port>[1-9][0-9]*))?(?P<path>(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+)"
+)
+"""One in which nothing has to be quoted or normalised: most are, and are not worth the import of httpx."""
+_PORTS = {"http": 80, "https": 443}
 
 
 def encode(body: dict[str, Any]) -> bytes:
@@ -53,21 +63,29 @@ def key_headers(config: ClientConfig) -> list[tuple[bytes, bytes]]:
 
 def endpoint(config: ClientConfig) -> Endpoint:
     """What is the same in all requests over connections of our own."""
-    url = url_with_query(config)
-    headers = httpx.Headers({"host": url.netloc.decode(), "connection": "keep-alive"})
-    headers.update(request_headers(config, with_key=False))
-    is_tls = url.scheme == "https"
+    plain = None if config.query else _PLAIN_URL.fullmatch(config.url)
+    if plain is not None:
+        scheme, host, target = plain["scheme"], plain["host"], plain["path"].encode()
+        port = int(plain["port"] or _PORTS[scheme])
+        netloc = host if port == _PORTS[scheme] else f"{host}:{port}"
+    else:
+        url = url_with_query(config)
+        scheme, host, target, netloc = url.scheme, url.raw_host.decode(), url.raw_path, url.netloc.decode()
+        port = url.port or _PORTS[scheme]
+    headers = {"host": netloc, "connection": "keep-alive", **request_headers(config, with_key=False)}
     return Endpoint(
-        host=url.raw_host.decode(),
-        port=url.port or (443 if is_tls else 80),
-        is_tls=is_tls,
-        target=url.raw_path,
-        headers=(*headers.raw, *key_headers(config)),
+        host=host,
+        port=port,
+        is_tls=scheme == "https",
+        target=target,
+        headers=(*((name.encode(), value.encode()) for name, value in headers.items()), *key_headers(config)),
     )
 
 
 def url_with_query(config: ClientConfig) -> httpx.URL:
     """The endpoint with its query, which may hold secrets and is therefore not for any log."""
+    import httpx
+
     url = httpx.URL(config.url)
     return url.copy_merge_params(dict(config.query)) if config.query else url
 
@@ -77,6 +95,8 @@ def hidden_query(config: ClientConfig, client: httpx.Client | httpx.AsyncClient)
 
     Source: httpcore, "Extensions", `target`. A caller's own transport (a mock, a recorder) looks at the URL.
     """
+    import httpx
+
     transport = getattr(client, "_transport", None)
     if config.query and isinstance(transport, (httpx.HTTPTransport, httpx.AsyncHTTPTransport)):
         return {"target": url_with_query(config).raw_path}
@@ -86,17 +106,23 @@ def hidden_query(config: ClientConfig, client: httpx.Client | httpx.AsyncClient)
 @cache
 def shared_ssl_context() -> ssl.SSLContext:
     """One context for all clients, made when the first one needs it: loading the certificates takes 20 ms."""
+    import httpx
+
     context = httpx.create_ssl_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
-def environment_proxy(url: httpx.URL) -> str | None:
+def environment_proxy(url: str) -> str | None:
     """The proxy for `url`, from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`; `None` for no proxy.
 
     httpx reads these only when it makes the transport itself, and its reader is not public; a release that moves
     it makes this import fail in the tests, not quietly ignore a proxy.
     """
+    # urllib, which httpx asks, has a look at the system's settings as well on these two.
+    if sys.platform not in ("darwin", "win32") and not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None
+    import httpx
     from httpx._utils import URLPattern, get_environment_proxies
 
     found: list[tuple[URLPattern, str | None]] = []
@@ -105,4 +131,4 @@ def environment_proxy(url: httpx.URL) -> str | None:
         with contextlib.suppress(httpx.InvalidURL):  # such as an IPv6 network, which no pattern can say
             found.append((URLPattern(pattern), proxy))
     found.sort(key=lambda pair: pair[0].priority)  # the most specific first
-    return next((proxy for pattern, proxy in found if pattern.matches(url)), None)
+    return next((proxy for pattern, proxy in found if pattern.matches(httpx.URL(url))), None)

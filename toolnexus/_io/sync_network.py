@@ -14,17 +14,16 @@ import threading
 from collections.abc import Callable, Iterator
 
 import h11
-import httpcore
-import httpx
 
 from ..config import Timeouts
+from . import faults
 from .bounds import Bounds, Patience
 from .framing import Chunks, Inflow
-from .http11 import Endpoint, Http11, is_chunked
+from .http11 import Endpoint, Http11, headers_of, is_chunked
 
 _READ_BYTES = 64 * 1024
 
-_BROKEN = (httpcore.NetworkError, httpcore.RemoteProtocolError)
+_BROKEN = (faults.NetworkError, faults.RemoteProtocolError)
 
 
 class Line:
@@ -55,7 +54,7 @@ class Line:
         assert self.stream is not None
         self.inflow.head_expected()
         request = self.http.request(endpoint, body)
-        with contextlib.suppress(httpcore.WriteError):  # a server may answer, and go, before it has read all
+        with contextlib.suppress(faults.WriteError):  # a server may answer, and go, before it has read all
             self.stream.write(request, timeouts.write)
         while (head := self.http.head()) is None:
             self.http.receive(self.stream.read(_READ_BYTES, timeouts.read))
@@ -67,9 +66,9 @@ class Line:
             self.stream = LineStream(self, self._connect(host, port, timeout))
             return self.stream
         except TimeoutError:
-            raise httpcore.ConnectTimeout from None
+            raise faults.ConnectTimeout from None
         except OSError as error:
-            raise httpcore.ConnectError(str(error)) from None
+            raise faults.ConnectError(str(error)) from None
 
     def _connect(self, host: str, port: int, timeout: float | None) -> socket.socket:
         # Not socket.create_connection: its socket is not to be had, and so not to be interrupted, before it is done.
@@ -135,9 +134,9 @@ class LineStream:
             self._socket.settimeout(self._line.timeout(timeout))
             data = self._socket.recv(max_bytes)
         except TimeoutError:
-            raise httpcore.ReadTimeout from None
+            raise faults.ReadTimeout from None
         except OSError as error:
-            raise httpcore.ReadError(str(error)) from None
+            raise faults.ReadError(str(error)) from None
         self._line.has_heard = self._line.has_heard or bool(data)
         return data
 
@@ -147,9 +146,9 @@ class LineStream:
                 self._socket.settimeout(self._line.timeout(timeout))
                 buffer = buffer[self._socket.send(buffer) :]
         except TimeoutError:
-            raise httpcore.WriteTimeout from None
+            raise faults.WriteTimeout from None
         except OSError as error:
-            raise httpcore.WriteError(str(error)) from None
+            raise faults.WriteError(str(error)) from None
 
     def close(self) -> None:
         self._socket.close()
@@ -165,9 +164,9 @@ class LineStream:
         except BaseException as error:
             self.close()
             if isinstance(error, TimeoutError):
-                raise httpcore.ConnectTimeout from None
+                raise faults.ConnectTimeout from None
             if isinstance(error, OSError):  # ssl.SSLError is one
-                raise httpcore.ConnectError(str(error)) from None
+                raise faults.ConnectError(str(error)) from None
             raise
 
     @property
@@ -211,7 +210,7 @@ class DirectTransport:
         """Send a request and wait for the head of the response, which is to be closed in any case.
 
         Raises:
-            httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError: There is none.
+            faults.NetworkError, faults.TimeoutException, faults.ProtocolError: There is none.
         """
         fresh = False
         while True:
@@ -236,7 +235,7 @@ class DirectTransport:
         while True:
             with self._lock:
                 if self._closed:
-                    raise httpcore.ConnectError("the client is closed")
+                    raise faults.ConnectError("the client is closed")
                 if fresh or not self._idle:
                     line = Line()
                     line.owner = owner
@@ -308,7 +307,7 @@ class DirectResponse:
         self._idle = idle
         self._is_closed = False
         self.status_code = head.status_code
-        self.headers = httpx.Headers(head.headers.raw_items())
+        self.headers = headers_of(head)
 
     def iter_raw(self) -> Iterator[bytes]:
         """The body as it comes, less its framing."""

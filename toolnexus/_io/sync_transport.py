@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from ..config import ClientConfig
 from ..errors import RunCancelledError, ToolnexusError
@@ -17,13 +15,15 @@ from .request import (
     endpoint,
     environment_proxy,
     hidden_query,
-    key_headers,
     request_headers,
     shared_ssl_context,
     url_with_query,
 )
 from .sync_network import DirectResponse, DirectTransport, shut_down
-from .translation import FOREIGN, translate
+from .translation import foreign, translate
+
+if TYPE_CHECKING:
+    import httpx
 
 
 class SyncTransport:
@@ -32,7 +32,6 @@ class SyncTransport:
     def __init__(self, config: ClientConfig, http_client: httpx.Client | None) -> None:
         self._config = config
         self._given = http_client
-        self._url = httpx.URL(config.url)
         self._headers = request_headers(config, with_key=http_client is not None)
         self._lock = threading.Lock()
         self._own: DirectTransport | httpx.Client | None = None
@@ -68,13 +67,13 @@ class SyncTransport:
             if isinstance(client, DirectTransport):
                 return client.send(body, patience)
             return client.send(self._request(client, body, patience), stream=True, follow_redirects=False)
-        except FOREIGN as error:
+        except foreign() as error:
             return error
 
     def _request(self, client: httpx.Client, body: bytes, patience: Patience) -> httpx.Request:
         config = self._config
         extensions: dict[str, Any] = {}
-        url = self._url
+        url: str | httpx.URL = config.url
         if self._given is not None:
             hidden = hidden_query(config, client)
             url, extensions = (url, {**extensions, **hidden}) if hidden else (url_with_query(config), extensions)
@@ -92,14 +91,15 @@ class SyncTransport:
             if self._closed:
                 raise RunCancelledError("the client was closed")
             if self._own is None:
-                proxy = environment_proxy(self._url)
+                proxy = environment_proxy(self._config.url)
                 if proxy is None:
-                    context = shared_ssl_context() if self._url.scheme == "https" else None
-                    self._own = DirectTransport(endpoint(self._config), context, self._config.timeouts)
+                    where = endpoint(self._config)
+                    context = shared_ssl_context() if where.is_tls else None
+                    self._own = DirectTransport(where, context, self._config.timeouts)
                 else:
-                    limits = httpx.Limits(max_connections=None)
-                    through = httpx.HTTPTransport(proxy=proxy, verify=shared_ssl_context(), limits=limits)
-                    self._own = httpx.Client(transport=KeyedTransport(self._config, through))
+                    from .proxied import proxied  # over httpx, which takes a while to import
+
+                    self._own = proxied(self._config, proxy)
             return self._own
 
     def end(self, bounds: Bounds) -> None:
@@ -126,7 +126,7 @@ class SyncResponse:
         # A mock's response may have been read before.
         self._body = (
             response.iter_bytes()
-            if isinstance(response, httpx.Response) and response.is_stream_consumed
+            if not isinstance(response, DirectResponse) and response.is_stream_consumed
             else response.iter_raw()
         )
         self._decoder = decoder_for(response)
@@ -165,7 +165,7 @@ class SyncResponse:
     def _next(self) -> bytes | Exception:
         try:
             return next(self._body, b"")
-        except FOREIGN as error:
+        except foreign() as error:
             return error
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class _Watch:
         self._timers: list[threading.Timer] = []
         self._progress_timer: threading.Timer | None = None
         self._unlink: Callable[[], None] = lambda: None
-        stream = response.extensions.get("network_stream") if isinstance(response, httpx.Response) else None
+        stream = None if isinstance(response, DirectResponse) else response.extensions.get("network_stream")
         self._socket = stream.get_extra_info("socket") if stream is not None else None
         if self._socket is not None:
             self._unlink = bounds.cancel.add_callback(self._interrupt)
@@ -217,26 +217,3 @@ class _Watch:
         self.expect_progress(None)
         for timer in self._timers:
             timer.cancel()
-
-
-class KeyedTransport(httpx.BaseTransport):
-    """Puts the key and the query on a copy of the request, below the place where httpx writes its log."""
-
-    def __init__(self, config: ClientConfig, transport: httpx.BaseTransport) -> None:
-        self._url = url_with_query(config)
-        self._keys = key_headers(config)
-        self._transport = transport
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return self._transport.handle_request(
-            httpx.Request(
-                request.method,
-                self._url,
-                headers=[*request.headers.raw, *self._keys],
-                stream=request.stream,
-                extensions=request.extensions,
-            )
-        )
-
-    def close(self) -> None:
-        self._transport.close()
