@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import calendar
-import email.utils
 import json
 import re
 from collections.abc import Mapping
@@ -217,6 +216,8 @@ def _http_date(text: str) -> float | None:
     # A date has words and a time; the T of an ISO 8601 date would make parsedate guess.
     if not text.isascii() or ":" not in text or not any(c.isalpha() for c in text) or "T" in text[8:12]:
         return None
+    import email.utils  # few services send a date
+
     parsed = email.utils.parsedate_tz(text)
     if parsed is None:
         return None

@@ -7,7 +7,6 @@ add (`reasoning_content`, `reasoning`, `reasoning_details`, `extra_content`) are
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,6 +40,8 @@ _MAX_ID = 40
 
 
 def _digest(id: str) -> str:
+    import hashlib  # few ids are too long
+
     return hashlib.sha256(id.encode()).hexdigest()
 
 
