@@ -7,18 +7,21 @@ says who.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ProtocolError
+from ...messages import Message
 from ...results import Usage
+from ...tool import Tool
 from ..failure import error_in_payload
 from ..payload import UnreadableArguments, parse_arguments, parse_payload
 from ..turn import CallDraft, Draft, OpaqueDraft, ReasoningDraft, TextDraft, Turn
 from .anthropic_messages import Block, spelled
 from .delta_template import DeltaTemplate, SoleDelta
-from .spellings import Spellings
+from .spellings import Spelling, Spellings
 
 if TYPE_CHECKING:
     from ..commands import ModelRequest
@@ -40,7 +43,8 @@ class AnthropicWire:
     """The style as a `Wire`."""
 
     def __init__(self) -> None:
-        self._spellings: Spellings[list[Block]] = Spellings()
+        self._spellings: Spellings[tuple[Message, list[Block]]] = Spellings()
+        self._tools: Spelling[Sequence[Tool], list[dict[str, Any]]] = Spelling(_declared)
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON body; no sampling parameter that the user did not set, newer versions of the API refuse them."""
@@ -55,10 +59,7 @@ class AnthropicWire:
             "stop_sequences": list(options.stop) or None,
         }
         if request.tools:
-            body["tools"] = [
-                {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-                for tool in request.tools
-            ]
+            body["tools"] = self._tools.of(request.tools)
             body["tool_choice"] = _tool_choice(options.tool_choice, options.parallel_tool_calls)
         if request.stream:
             body["stream"] = True
@@ -67,6 +68,10 @@ class AnthropicWire:
 
     def reader(self, turn: Turn) -> AnthropicReader:
         return AnthropicReader(turn)
+
+
+def _declared(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    return [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in tools]
 
 
 def _tool_choice(choice: str | None, parallel: bool | None) -> dict[str, Any] | None:

@@ -7,11 +7,13 @@ style differ, the line says who.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from ...errors import InternalServerError, ProtocolError
 from ...results import Usage
+from ...tool import Tool
 from ..commands import ModelRequest
 from ..failure import error_in_payload
 from ..payload import parse_payload
@@ -19,7 +21,7 @@ from ..sse import ServerSentEvent
 from ..turn import CallDraft, Turn
 from .delta_template import DeltaTemplate, SoleDelta
 from .openai_messages import REASONING_FIELDS, spelled
-from .spellings import Spellings
+from .spellings import Spelling, Spellings
 
 _FINISH_REASONS = {
     "function_call": "tool_calls",  # the field's older name for it
@@ -37,13 +39,15 @@ class OpenAIWire:
     """The style as a `Wire`."""
 
     def __init__(self) -> None:
-        self._spellings: Spellings[dict[str, Any] | None] = Spellings()
+        self._spellings: Spellings[dict[str, Any]] = Spellings()
+        self._tools: Spelling[Sequence[Tool], list[dict[str, Any]]] = Spelling(_declared)
+        self._system: Spelling[str, dict[str, Any]] = Spelling(lambda text: {"role": "system", "content": text})
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON body; members that are not set are left out, so that no server's default is overruled."""
         messages = spelled(request.messages, request.origin, self._spellings)
         if request.system:
-            messages.insert(0, {"role": "system", "content": request.system})
+            messages = [self._system.of(request.system), *messages]
         options = request.options
         # OpenAI's own newer models refuse the old name, most other servers do not know the new one.
         max_tokens = "max_completion_tokens" if request.origin.endswith(":api.openai.com") else "max_tokens"
@@ -57,17 +61,7 @@ class OpenAIWire:
         if request.tools:
             body["tool_choice"] = _tool_choice(options.tool_choice)
             body["parallel_tool_calls"] = options.parallel_tool_calls
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": tool.input_schema,
-                    },
-                }
-                for tool in request.tools
-            ]
+            body["tools"] = self._tools.of(request.tools)
         if request.stream:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}  # without it OpenAI's streams report no usage
@@ -76,6 +70,13 @@ class OpenAIWire:
 
     def reader(self, turn: Turn) -> OpenAIReader:
         return OpenAIReader(turn)
+
+
+def _declared(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    functions = (
+        {"name": tool.name, "description": tool.description, "parameters": tool.input_schema} for tool in tools
+    )
+    return [{"type": "function", "function": function} for function in functions]
 
 
 def _tool_choice(choice: str | None) -> str | dict[str, Any] | None:
