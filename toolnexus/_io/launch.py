@@ -46,6 +46,7 @@ from ..events import StreamEvent
 from ..hooks import Hooks
 from ..messages import ImagePart, Message, TextPart
 from ..results import RunResult
+from ..retry import RetrySeen
 from ..stores import Keep
 from ..suspension import Answer
 from ..tools.toolkit import Toolkit
@@ -226,9 +227,7 @@ class Call:
             raise ConfigurationError(f"body_transform: expected a dict back, got {type(transformed).__name__}")
         return self.writer.write(transformed, is_shared=False)
 
-    def retry_seen(
-        self, audience: Audience, command: SendRequest
-    ) -> Callable[[int, float, BaseException | None], None]:
+    def retry_seen(self, audience: Audience, command: SendRequest) -> RetrySeen:
         """What is to be done before each retry of a request."""
 
         def seen(attempt: int, wait: float, error: BaseException | None) -> None:
