@@ -29,6 +29,10 @@ _SUCCESSES_PER_RETRY = 5
 comes back meets a fifth more requests at most."""
 
 
+RetrySeen = Callable[[int, float, BaseException | None], object]
+"""Told of each retry before its wait: the tries so far, the seconds, the error."""
+
+
 class RetryBudget:
     """How often a client may still try again, over all its runs, so that a dead service is not hammered.
 
@@ -100,13 +104,13 @@ class RetryPolicy:
     def tenacity(
         self,
         remaining: Callable[[], float],
-        retry_seen: Callable[[int, float, BaseException | None], object] = lambda attempt, wait, error: None,
+        retry_seen: RetrySeen = lambda attempt, wait, error: None,
     ) -> dict[str, Any]:  # Any: arguments of tenacity's two classes
         """The rules as arguments of `tenacity.Retrying` and `tenacity.AsyncRetrying`.
 
         Args:
             remaining: Seconds left of the run's deadline; a wait that does not fit into it is not begun.
-            retry_seen: Told of each retry before its wait: the tries so far, the seconds, the error.
+            retry_seen: Told of each retry.
         """
         taken = False  # whether the latest retry came out of the budget
 

@@ -1,11 +1,18 @@
-"""A message is spelled once, and anew whenever what was remembered might not be it."""
+"""A transcript that grows is spelled as it grows, and anew whenever what was remembered might not be it."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
-from toolnexus import Message
-from toolnexus._core.wire.spellings import Spellings
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.strategies import IDS, transcripts
+from toolnexus import Message, TextPart, ToolResultPart
+from toolnexus._core.wire import anthropic_messages, openai_messages
+from toolnexus._core.wire.spellings import Spelling, Spellings
 
 HI, YES, MORE = Message("user", "Hi?"), Message("assistant", "Yes."), Message("user", "More.")
 
@@ -14,14 +21,15 @@ class Speller:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def __call__(self, message: Message) -> str:
-        self.seen.append(message.text)
-        return f"<{message.text}>"
+    def __call__(self, turns: Sequence[Message]) -> list[str]:
+        self.seen += [message.text for message in turns]
+        return [f"<{message.text}>" for message in turns]
 
 
-def test_a_message_of_the_request_before_is_not_spelled_again():
+def test_what_was_in_the_request_before_is_not_spelled_again():
     spellings, spell = Spellings[str](), Speller()
     assert spellings.of([HI, YES], "a", spell) == ["<Hi?>", "<Yes.>"]
+    assert spellings.of([HI, YES, MORE], "a", spell) == ["<Hi?>", "<Yes.>", "<More.>"]
     assert spellings.of([HI, YES, MORE], "a", spell) == ["<Hi?>", "<Yes.>", "<More.>"]
     assert spell.seen == ["Hi?", "Yes.", "More."]
 
@@ -33,16 +41,42 @@ def test_it_is_spelled_anew_for_another_provider():
     assert spell.seen == ["Hi?", "Hi?"]
 
 
-def test_only_the_latest_request_is_remembered():
+@pytest.mark.parametrize("other", [[HI], [HI, MORE], [YES, HI, MORE], [HI, copy.deepcopy(YES), MORE], []])
+def test_it_is_spelled_anew_where_it_did_not_only_grow(other):
     spellings, spell = Spellings[str](), Speller()
-    for messages in ([HI], [YES], [HI]):
-        spellings.of(messages, "a", spell)
-    assert spell.seen == ["Hi?", "Yes.", "Hi?"]
+    spellings.of([HI, YES], "a", spell)
+    spell.seen.clear()
+    spellings.of(other, "a", spell)
+    assert spell.seen == [message.text for message in other]
 
 
-def test_an_id_that_means_another_message_now_is_not_believed():
+def test_results_are_spelled_with_the_message_that_asks_for_them():
     spellings, spell = Spellings[str](), Speller()
-    spellings.of([HI], "a", spell)
-    spellings._known[id(YES)] = spellings._known.pop(id(HI))  # as after a copy of the run
-    assert spellings.of([YES], "a", spell) == ["<Yes.>"]
-    assert copy.deepcopy(spellings).of([HI], "a", spell) == ["<Hi?>"]
+    result = Message("tool", (ToolResultPart("c1", "look", (TextPart("31C"),)),))
+    spellings.of([HI, YES], "a", spell)
+    spellings.of([HI, YES, result], "a", spell)
+    assert spell.seen == ["Hi?", "Yes.", "Hi?", "Yes.", ""]
+
+
+@given(transcripts, st.lists(st.integers(0, 12), max_size=4), st.sampled_from([None, *IDS]))
+def test_a_transcript_in_steps_is_spelled_as_it_is_at_once(messages, steps, origin):
+    openai: Spellings[dict[str, object]] = Spellings()
+    anthropic: Spellings[tuple[Message, list[dict[str, object]]]] = Spellings()
+    for step in [*sorted(steps), len(messages)]:
+        turns = messages[:step]
+        assert openai_messages.spelled(turns, origin, openai) == openai_messages.to_openai(turns, origin=origin)
+        said = anthropic_messages.spelled(turns, origin, anthropic)
+        assert said == anthropic_messages.to_anthropic(turns, origin=origin)
+
+
+def test_what_is_the_same_in_most_requests_is_spelled_when_it_changes():
+    seen: list[list[int]] = []
+
+    def total(numbers: list[int]) -> int:
+        seen.append(numbers)
+        return sum(numbers)
+
+    spelling = Spelling(total)
+    first, second = [1, 2], [1, 2]
+    assert [spelling.of(numbers) for numbers in (first, first, second, first)] == [3, 3, 3, 3]
+    assert seen == [first, second, first]

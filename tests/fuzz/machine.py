@@ -35,7 +35,7 @@ from toolnexus._core.payload import well_formed
 from toolnexus._core.run import AgentRun
 from toolnexus._core.setup import RunSetup
 from toolnexus._core.transcript import closed
-from toolnexus._io.request import encode as request_body
+from toolnexus._io.request import BodyWriter
 from toolnexus.errors import APITimeoutError, StreamInterruptedError, ToolnexusError
 from toolnexus.events import DoneEvent, StreamEvent, ToolCallEvent, event_from_json, event_to_json
 from toolnexus.limits import Limits
@@ -68,6 +68,7 @@ class Course:
         self.pieces: list[bytes] = []
         """What is still to come of the response that is being read."""
         self.told: list[StreamEvent] = []
+        self.writer = BodyWriter()
         flags = source.below(64)
         self.stream = bool(flags & 1)
         self.run = AgentRun(
@@ -156,7 +157,8 @@ class Course:
                 self.check_request(request)
 
     def check_request(self, request: ModelRequest) -> None:
-        json.loads(request_body(self.run.body(request)))
+        body = self.run.body(request)
+        assert json.loads(self.writer.write(body).data) == json.loads(BodyWriter().write(body, is_shared=False).data)
 
     # -- facts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import deque
 
 from tests.server import PATIENCE_S
 from toolnexus._io import threads
@@ -20,6 +21,24 @@ class Meeting:
     def __call__(self) -> None:
         self.names.append(threading.current_thread().name)
         self._barrier.wait()
+
+
+class Tokens(deque[None]):
+    """Those of a pool, for a test that waits until so many threads are idle."""
+
+    def __init__(self, pool: DaemonThreads) -> None:
+        super().__init__()
+        self._grew = threading.Condition()
+        pool._tokens = self
+
+    def append(self, token: None) -> None:
+        with self._grew:
+            super().append(token)
+            self._grew.notify_all()
+
+    def wait_for(self, count: int) -> None:
+        with self._grew:
+            assert self._grew.wait_for(lambda: len(self) == count, PATIENCE_S), f"{len(self)} threads are idle"
 
 
 def run_and_wait(pool: DaemonThreads) -> threading.Thread:
@@ -53,11 +72,46 @@ def test_threads_are_daemons():
 
 def test_an_idle_thread_is_used_again():
     pool = DaemonThreads("test-pool")
+    tokens = Tokens(pool)
     first = run_and_wait(pool)
-    with pool._wanted:
-        assert pool._wanted.wait_for(lambda: pool._idle == 1, PATIENCE_S) or pool._idle == 1
+    tokens.wait_for(1)
     assert run_and_wait(pool) is first
     pool.close()
+
+
+def test_what_is_wanted_at_once_runs_at_once_on_used_threads_too():
+    pool = DaemonThreads("test-pool")
+    tokens = Tokens(pool)
+    for wanted in (2, 4, 3, 6, 1):
+        meeting = Meeting(wanted + 1)
+        for _ in range(wanted):
+            pool.start(meeting)
+        meeting()
+    tokens.wait_for(6)
+    pool.close()
+
+
+def test_nothing_waits_behind_a_function_that_runs():
+    pool = DaemonThreads("test-pool")
+    tokens = Tokens(pool)
+    run_and_wait(pool)
+    tokens.wait_for(1)
+    over = threading.Event()
+    pool.start(over.wait)
+    assert run_and_wait(pool)
+    over.set()
+    pool.close()
+
+
+def test_a_thread_that_was_counted_on_in_vain_ends_too(monkeypatch):
+    pool = DaemonThreads("test-pool")
+    tokens = Tokens(pool)
+    monkeypatch.setattr(threads, "_IDLE_S", 0.05)
+    thread = run_and_wait(pool)
+    tokens.wait_for(1)
+    assert pool._take_token()  # by a `start` that a KeyboardInterrupt ended
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
 
 
 def test_idle_threads_end_when_the_pool_is_closed():

@@ -53,10 +53,10 @@ class _Call:
     def may_run_again(self) -> bool:
         return self.was_interrupted and self.tool is not None and self.tool.idempotent
 
-    def note(self, part: ToolCallPart, **changes: Any) -> None:
-        """Write down where the call is."""
-        self.journal = replace(self.journal, **changes)
-        self.part = replace(part, journal=self.journal)
+    def note(self, journal: CallJournal, **changes: Any) -> None:
+        """Write down where the call is: on its part, which changes besides."""
+        self.part = replace(self.part, journal=journal, **changes)
+        self.journal = journal
 
 
 class Calls:
@@ -144,7 +144,7 @@ class Calls:
             return False
         fresh = [call for call in self._batch if call.part.state != "started"]
         for call in fresh:
-            call.note(replace(call.part, state="started"))
+            call.note(call.journal, state="started")
         return bool(fresh)
 
     def _order(self, call: _Call) -> ToolCall:
@@ -237,7 +237,7 @@ class Calls:
             return self.unanswered(id, f"declined{f': {answer.reason}' if answer.reason else ''}")
         shown = request.call.args if request.call is not None else call.part.args
         given = {**call.journal.given, gate: GivenAnswer(answer, shown)}
-        call.note(replace(call.part, request=None), given=given, gate=None)
+        call.note(replace(call.journal, given=given, gate=None), request=None)
         return []
 
     def unanswered(self, id: str, why: str) -> list[StreamEvent]:
@@ -287,8 +287,8 @@ class Calls:
         # An answer that the tool has seen is used up; those that opened the way to it hold.
         given = {by: answer for by, answer in call.journal.given.items() if not by == gate == TOOL}
         memo = value.memo if gate == TOOL else call.journal.memo
-        part = replace(call.part, state="open", request=request)
-        call.note(part, asked=(*asked, id), gate=gate, given=given, memo=memo)
+        journal = replace(call.journal, asked=(*asked, id), gate=gate, given=given, memo=memo)
+        call.note(journal, state="open", request=request)
         return [PendingEvent(deepcopy(request))]
 
     def _settle(self, call: _Call, result: ToolResult) -> list[StreamEvent]:

@@ -117,13 +117,15 @@ class Reply:
     def _receive_stream(self, data: bytes) -> None:
         decoder, reader, at = self._decoder, self._reader, 0
         assert decoder is not None
+        template = reader.template
         while at < len(data) and not self._turn.ended:
             if decoder.is_between_events:
-                texts, at = reader.template.texts(data, at, self._max_quick)
-                reader.texts_received(texts)
+                texts, at = template.texts(data, at, self._max_quick)
+                for text in texts:
+                    template.take(text)
                 self._events += len(texts)
-            # While there is a template, one event is read, and what follows is held against the template again.
-            end = data.find(b"\n\n", at) + 2 if reader.template.is_known else 0
+            # Where a template may be learnt, one event is read, and what follows is held against the template again.
+            end = data.find(b"\n\n", at) + 2 if template.may_help else 0
             piece = data[at:end] if end > 1 else data[at:]
             at += len(piece)
             for event in decoder.receive(piece):

@@ -76,6 +76,7 @@ class AgentRun:
         self._limit: Limit | None = None
         self._stage = _Stage.ASK
         self._unsaved = False
+        self._finish: Finish | None = None
         self._summaries: list[StreamSummary] = []
         self._log = ChunkLog(setup.batch) if setup.observed else None
         # the response that is being read
@@ -95,13 +96,18 @@ class AgentRun:
 
     def next_command(self) -> Command:
         """What to do now; the same until the facts that it asks for are in."""
-        if self._unsaved and self._setup.keeps:
+        if self._must_save:
             return Checkpoint(self.messages)
         if self._stage is _Stage.ASK:
             return SendRequest(self._model_request(), self._turns + 1)
         if self._stage is _Stage.END:
-            return Finish(DoneEvent(self.result()))
+            self._finish = self._finish or Finish(DoneEvent(self.result()))
+            return self._finish
         return self._open_calls().command
+
+    @property
+    def _must_save(self) -> bool:
+        return self._unsaved and self._setup.keeps
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """The request in the provider's words."""
@@ -116,7 +122,9 @@ class AgentRun:
             tools=setup.tools,
             stream=setup.stream,
             # A forced choice is for the first response: kept up, the model could never answer.
-            options=setup.options if not self._turns else replace(setup.options, tool_choice=None),
+            options=setup.options
+            if not self._turns or setup.options.tool_choice is None
+            else replace(setup.options, tool_choice=None),
             params=setup.params,
             origin=setup.origin,
         )
@@ -179,7 +187,8 @@ class AgentRun:
             headers: Names in lower case.
             now: Unix seconds, for a `Retry-After` that is a date.
         """
-        self._expect(SendRequest, "response_opened")
+        if self._stage is not _Stage.ASK or self._must_save:
+            self._expect(SendRequest, "response_opened")
         if self._log is not None:
             self._log.round = self._turns + 1
         turn = Turn(
@@ -345,7 +354,7 @@ class AgentRun:
         return events
 
     def _open_calls(self) -> Calls:
-        if self._calls is None or (self._unsaved and self._setup.keeps):
+        if self._calls is None or self._must_save:
             raise RuntimeError(f"no call is being settled; the run waits for {type(self.next_command()).__name__}")
         return self._calls
 

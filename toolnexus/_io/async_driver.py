@@ -14,6 +14,7 @@ from .._core.commands import AdmitTools, Checkpoint, Finish, RunTools, SendReque
 from .._core.run import AgentRun
 from ..errors import APIConnectionError, ProtocolError, StoreError, ToolnexusError
 from ..events import StreamEvent
+from ..retry import RetryPolicy, RetrySeen
 from ..stores import Keep
 from ..suspension import Answer, Request
 from .async_bounds import AsyncBounds, to_its_end
@@ -140,8 +141,6 @@ async def _exchange(
     run: AgentRun, command: SendRequest, call: Call, transport: AsyncTransport, bounds: AsyncBounds, audience: Audience
 ) -> AsyncGenerator[Sequence[StreamEvent], None]:
     """One model response. Opening it is tried again, as long as nothing of it was shown."""
-    from tenacity import AsyncRetrying
-
     command = await _play(before_llm(command, call.hooks), bounds)
     body = call.body(run, command.request)
 
@@ -157,17 +156,8 @@ async def _exchange(
             raise
         return response, events
 
-    retrying = AsyncRetrying(
-        **call.config.retry.tenacity(lambda: bounds.remaining, call.retry_seen(audience, command)),
-        sleep=bounds.sleep,
-    )
-    response: AsyncResponse
-    events: Sequence[StreamEvent]
-    try:
-        response, events = await retrying(open_response)
-    except ToolnexusError as error:
-        # Without the frames of the retry library, which say nothing to whoever reads the traceback.
-        raise error.with_traceback(None) from error.__cause__
+    policy, seen = call.config.retry, call.retry_seen(audience, command)
+    response, events = await _with_retries(open_response, policy, seen, bounds)
     try:
         yield events
         while run.is_reading:
@@ -175,6 +165,35 @@ async def _exchange(
     finally:
         await response.aclose()
     await _play(after_llm(run, command, call.hooks), bounds)
+
+
+async def _with_retries(
+    function: Callable[[], Awaitable[T]], policy: RetryPolicy, seen: RetrySeen, bounds: AsyncBounds
+) -> T:
+    """What `function` gives, in one of the tries that `policy` allows."""
+    failures: list[ToolnexusError] = []
+    try:  # without the retry library, which takes as long for a try as sending the request does
+        first = await function()
+    except ToolnexusError as error:
+        failures.append(error)
+    else:
+        policy.budget.succeeded(after_retry=False)
+        return first
+
+    async def again() -> T:
+        if failures:
+            raise failures.pop()
+        return await function()
+
+    from tenacity import AsyncRetrying
+
+    try:
+        rules = policy.tenacity(lambda: bounds.remaining, seen)
+        result: T = await AsyncRetrying(**rules, sleep=bounds.sleep)(again)
+        return result
+    except ToolnexusError as error:
+        # Without the frames of the retry library, which say nothing to whoever reads the traceback.
+        raise error.with_traceback(None) from error.__cause__
 
 
 async def _play(steps: Generator[Step, Any, T], bounds: AsyncBounds) -> T:

@@ -16,7 +16,7 @@ from .bounds import Bounds, Patience
 from .decoding import Decoder, decoder_for
 from .proxied import async_proxied
 from .request import (
-    encode,
+    RequestBody,
     endpoint,
     environment_proxy,
     hidden_query,
@@ -39,7 +39,7 @@ class AsyncTransport:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._guard: AsyncGenerator[None, None] | None = None
 
-    async def open(self, body: dict[str, Any], bounds: Bounds) -> AsyncResponse:
+    async def open(self, body: RequestBody, bounds: Bounds) -> AsyncResponse:
         """Send a request and wait for the head of the reply.
 
         Raises:
@@ -47,14 +47,13 @@ class AsyncTransport:
         """
         bounds.check()
         # A reply that is not streamed comes whole: nothing of it could show progress before.
-        patience = Patience(bounds, self._config.progress_timeout if body.get("stream") else None)
+        patience = Patience(bounds, self._config.progress_timeout if body.is_streamed else None)
         patience.wait_begins(0)
         client = self._given or await self._get_own()
-        data = encode(body)
         if isinstance(client, AsyncDirectTransport):
-            return self._opened(await _send(client, data, patience), patience, None)
+            return self._opened(await _send(client, body.data, patience), patience, None)
         # Only our own network survives a cancel anywhere; httpx is kept at arm's length.
-        pump = Pump(client, self._request(client, data, patience), patience)
+        pump = Pump(client, self._request(client, body.data, patience), patience)
         try:
             return self._opened(await _head(pump), patience, pump)
         except BaseException:

@@ -6,7 +6,7 @@ import copy
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .. import results
@@ -46,12 +46,14 @@ from ..errors import (
 from ..events import StreamEvent
 from ..hooks import Hooks
 from ..messages import ImagePart, Message, TextPart
+from ..retry import RetrySeen
 from ..stores import Keep
 from ..suspension import Answer
 from ..tools.toolkit import Toolkit
 from .bounds import Bounds
 from .hooking import Audience
 from .lines import Place
+from .request import BodyWriter, RequestBody
 
 _WIRES: dict[Style, Callable[[], Wire]] = {"openai": OpenAIWire, "anthropic": AnthropicWire}
 
@@ -118,6 +120,7 @@ class Call:
     """Where the transcript is loaded from and saved to."""
     place: Place | None
     """In the line of those who keep their transcript there."""
+    writer: BodyWriter = field(default_factory=BodyWriter, repr=False, compare=False)
 
     @classmethod
     def create(
@@ -214,19 +217,17 @@ class Call:
         )
         return run, run.resume(prompt.answers, time.time()) if isinstance(prompt, Resumption) else ()
 
-    def body(self, run: AgentRun, request: ModelRequest) -> dict[str, Any]:
+    def body(self, run: AgentRun, request: ModelRequest) -> RequestBody:
         """The request body, as the user wants it."""
         body = run.body(request)
         if self.config.body_transform is None:
-            return body
+            return self.writer.write(body)
         transformed = self.config.body_transform(copy.deepcopy(body))  # its parts belong to the transcript
         if not isinstance(transformed, dict):
             raise ConfigurationError(f"body_transform: expected a dict back, got {type(transformed).__name__}")
-        return transformed
+        return self.writer.write(transformed, is_shared=False)
 
-    def retry_seen(
-        self, audience: Audience, command: SendRequest
-    ) -> Callable[[int, float, BaseException | None], None]:
+    def retry_seen(self, audience: Audience, command: SendRequest) -> RetrySeen:
         """What is to be done before each retry of a request."""
 
         def seen(attempt: int, wait: float, error: BaseException | None) -> None:

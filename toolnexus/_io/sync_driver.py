@@ -19,6 +19,7 @@ from .._core.commands import AdmitTools, Checkpoint, Finish, RunTools, SendReque
 from .._core.run import AgentRun
 from ..errors import APIConnectionError, ConfigurationError, ProtocolError, StoreError, ToolnexusError
 from ..events import StreamEvent
+from ..retry import RetryPolicy, RetrySeen
 from ..stores import Keep
 from ..suspension import Answer, Request
 from .bounds import Bounds, Runs
@@ -166,8 +167,6 @@ def _exchange(
     run: AgentRun, command: SendRequest, call: Call, transport: SyncTransport, bounds: Bounds, audience: Audience
 ) -> Generator[Sequence[StreamEvent], None, None]:
     """One model response. Opening it is tried again, as long as nothing of it was shown."""
-    from tenacity import Retrying
-
     command = _play(before_llm(command, call.hooks))
     body = call.body(run, command.request)
 
@@ -183,15 +182,8 @@ def _exchange(
             raise
         return response, events
 
-    retrying = Retrying(
-        **call.config.retry.tenacity(lambda: bounds.remaining, call.retry_seen(audience, command)),
-        sleep=lambda seconds: _sleep(seconds, bounds),
-    )
-    try:
-        response, events = retrying(open_response)
-    except ToolnexusError as error:
-        # Without the frames of the retry library, which say nothing to whoever reads the traceback.
-        raise error.with_traceback(None) from error.__cause__
+    policy, seen = call.config.retry, call.retry_seen(audience, command)
+    response, events = _with_retries(open_response, policy, seen, bounds)
     try:
         yield events
         while run.is_reading:
@@ -199,6 +191,33 @@ def _exchange(
     finally:
         response.close()
     _play(after_llm(run, command, call.hooks))
+
+
+def _with_retries(function: Callable[[], T], policy: RetryPolicy, seen: RetrySeen, bounds: Bounds) -> T:
+    """What `function` gives, in one of the tries that `policy` allows."""
+    failures: list[ToolnexusError] = []
+    try:  # without the retry library, which takes as long for a try as sending the request does
+        first = function()
+    except ToolnexusError as error:
+        failures.append(error)
+    else:
+        policy.budget.succeeded(after_retry=False)
+        return first
+
+    def again() -> T:
+        if failures:
+            raise failures.pop()
+        return function()
+
+    from tenacity import Retrying
+
+    try:
+        rules = policy.tenacity(lambda: bounds.remaining, seen)
+        result: T = Retrying(**rules, sleep=lambda seconds: _sleep(seconds, bounds))(again)
+        return result
+    except ToolnexusError as error:
+        # Without the frames of the retry library, which say nothing to whoever reads the traceback.
+        raise error.with_traceback(None) from error.__cause__
 
 
 def _play(steps: Generator[Step, Any, T], call: Callable[[Callable[[Any], Any], Any], Any] | None = None) -> T:

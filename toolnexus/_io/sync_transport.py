@@ -11,7 +11,7 @@ from ..errors import RunCancelledError, ToolnexusError
 from .bounds import Bounds, Patience
 from .decoding import Decoder, decoder_for
 from .request import (
-    encode,
+    RequestBody,
     endpoint,
     environment_proxy,
     hidden_query,
@@ -37,7 +37,7 @@ class SyncTransport:
         self._own: DirectTransport | httpx.Client | None = None
         self._closed = False
 
-    def open(self, body: dict[str, Any], bounds: Bounds) -> SyncResponse:
+    def open(self, body: RequestBody, bounds: Bounds) -> SyncResponse:
         """Send a request and wait for the head of the reply.
 
         Raises:
@@ -45,9 +45,9 @@ class SyncTransport:
         """
         bounds.check()
         # A reply that is not streamed comes whole: nothing of it could show progress before.
-        patience = Patience(bounds, self._config.progress_timeout if body.get("stream") else None)
+        patience = Patience(bounds, self._config.progress_timeout if body.is_streamed else None)
         patience.wait_begins(0)
-        reply = self._send(self._given or self._get_own(), encode(body), patience)
+        reply = self._send(self._given or self._get_own(), body.data, patience)
         if isinstance(reply, Exception):
             raise self.error(reply, patience)
         patience.wait_ended()

@@ -6,6 +6,7 @@ that never returns would keep the process alive.
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -15,16 +16,17 @@ _IDLE_S = 5.0
 
 
 class DaemonThreads:
-    """Runs functions in threads that are used again; as many as are wanted at once."""
+    """Runs functions in threads that are used again; as many as are wanted at once.
+
+    There is no lock, which a `KeyboardInterrupt` could leave locked: each step is one call into the interpreter. A
+    thread that waits has put a token down first, and whoever queues a function has taken one up first. So the tokens
+    are the threads that nobody counts on yet, and no function is queued behind one that runs.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # The lock is taken by itself and not through the condition, whose methods are Python's own code: a
-        # KeyboardInterrupt in the middle of those would leave it locked.
-        self._lock = threading.Lock()
-        self._wanted = threading.Condition(self._lock)
-        self._queue: deque[Callable[[], object]] = deque()
-        self._idle = 0
+        self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._tokens: deque[None] = deque()
         self._closed = False
 
     def start(self, function: Callable[[], object]) -> None:
@@ -32,27 +34,40 @@ class DaemonThreads:
 
         After `close` as well: a run that is ended by the closing of its client still has its transcript to save.
         """
-        with self._lock:
-            self._queue.append(function)
-            if self._idle >= len(self._queue):
-                self._wanted.notify()
-                return
-        threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        if self._take_token():
+            self._queue.put(function)
+        else:
+            threading.Thread(target=self._work, args=([function],), name=self._name, daemon=True).start()
 
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                self._idle += 1
-                has_work = self._wanted.wait_for(lambda: self._queue or self._closed, _IDLE_S)
-                self._idle -= 1
-                if not has_work or not self._queue:
-                    return
-                function = self._queue.popleft()
+    def _take_token(self) -> bool:
+        try:
+            self._tokens.pop()
+        except IndexError:
+            return False
+        return True
+
+    def _work(self, first: list[Callable[[], object]]) -> None:
+        function: Callable[[], object] | None = first.pop()
+        while function is not None:
             function()
             del function  # an idle thread must not keep a tool's arguments alive
+            function = self._next()
+
+    def _next(self) -> Callable[[], object] | None:
+        """More work; `None` to end the thread."""
+        self._tokens.append(None)
+        for _ in range(2):  # once more where somebody counts on this thread, who would else have been interrupted
+            if self._closed and self._take_token():
+                break
+            try:
+                return self._queue.get(timeout=_IDLE_S)
+            except queue.Empty:
+                if self._take_token():
+                    break
+        return None
 
     def close(self) -> None:
         """Let idle threads end at once and busy ones after their work; waits for none."""
-        with self._lock:
-            self._closed = True
-            self._wanted.notify_all()
+        self._closed = True
+        while self._take_token():
+            self._queue.put(None)

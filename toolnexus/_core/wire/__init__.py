@@ -12,20 +12,17 @@ if TYPE_CHECKING:
     from ..commands import ModelRequest
     from ..sse import ServerSentEvent
     from ..turn import Turn
-    from .text_template import TextTemplate
+    from .delta_template import DeltaTemplate
 
 
 class Reader(Protocol):
     """Reads one response into a `Turn`; made anew for each."""
 
-    template: TextTemplate
+    template: DeltaTemplate
     """What the reader knows of the events that are coming."""
 
     def event_received(self, event: ServerSentEvent) -> None:
         """Read one event of a streamed response."""
-
-    def texts_received(self, texts: list[str]) -> None:
-        """Read the texts of events that are like the template."""
 
     def reply_received(self, payload: dict[str, Any]) -> None:
         """Read a whole response that was not streamed."""

@@ -7,17 +7,21 @@ says who.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ProtocolError
+from ...messages import Message
 from ...results import Usage
+from ...tool import Tool
 from ..failure import error_in_payload
 from ..payload import UnreadableArguments, parse_arguments, parse_payload
 from ..turn import CallDraft, Draft, OpaqueDraft, ReasoningDraft, TextDraft, Turn
 from .anthropic_messages import Block, spelled
-from .spellings import Spellings
-from .text_template import TextTemplate
+from .delta_template import DeltaTemplate, SoleDelta
+from .spellings import Spelling, Spellings
 
 if TYPE_CHECKING:
     from ..commands import ModelRequest
@@ -39,7 +43,8 @@ class AnthropicWire:
     """The style as a `Wire`."""
 
     def __init__(self) -> None:
-        self._spellings: Spellings[list[Block]] = Spellings()
+        self._spellings: Spellings[tuple[Message, list[Block]]] = Spellings()
+        self._tools: Spelling[Sequence[Tool], list[dict[str, Any]]] = Spelling(_declared)
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON body; no sampling parameter that the user did not set, newer versions of the API refuse them."""
@@ -54,10 +59,7 @@ class AnthropicWire:
             "stop_sequences": list(options.stop) or None,
         }
         if request.tools:
-            body["tools"] = [
-                {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-                for tool in request.tools
-            ]
+            body["tools"] = self._tools.of(request.tools)
             body["tool_choice"] = _tool_choice(options.tool_choice, options.parallel_tool_calls)
         if request.stream:
             body["stream"] = True
@@ -66,6 +68,10 @@ class AnthropicWire:
 
     def reader(self, turn: Turn) -> AnthropicReader:
         return AnthropicReader(turn)
+
+
+def _declared(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    return [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in tools]
 
 
 def _tool_choice(choice: str | None, parallel: bool | None) -> dict[str, Any] | None:
@@ -106,9 +112,7 @@ class AnthropicReader:
         self._earlier: list[tuple[_Index, Draft]] = []
         """Blocks that were finished when the message was begun once more."""
         self._usage: dict[str, Any] = {}
-        self.template = TextTemplate()
-        self._text: TextDraft | None = None
-        """The text that payloads like the template's go on with."""
+        self.template = DeltaTemplate()
 
     def event_received(self, event: ServerSentEvent) -> None:
         data = event.data
@@ -117,9 +121,8 @@ class AnthropicReader:
         payload = parse_payload(data)
         match payload.get("type") or event.type:
             case "content_block_delta":
-                delta = _object(payload.get("delta"))
-                self._delta_received(_index(payload), delta)
-                self._learn(event, payload, delta)
+                self._delta_received(_index(payload), _object(payload.get("delta")))
+                self.template.learn(event, payload, self._sole_delta)
                 return
             case "content_block_start":
                 self._block_started(_index(payload), _object(payload.get("content_block")))
@@ -140,19 +143,19 @@ class AnthropicReader:
                     raise error
         self.template.forget()
 
-    def _learn(self, event: ServerSentEvent, payload: dict[str, Any], delta: dict[str, Any]) -> None:
-        draft = self._open[_index(payload)].draft
-        if not isinstance(draft, TextDraft) or delta.get("type") != "text_delta":
-            self.template.forget()
-            return
-        if draft is not self._text:
-            self.template.forget()
-            self._text = draft
-        self.template.learn(event, _text(delta.get("text")))
-
-    def texts_received(self, texts: list[str]) -> None:
-        for text in texts:
-            self._turn.text_received(text, self._text)
+    def _sole_delta(self, payload: dict[str, Any]) -> SoleDelta | None:
+        delta, block = _object(payload.get("delta")), self._open.get(_index(payload))
+        match delta.get("type"), block and block.draft:
+            case "text_delta", TextDraft() as draft:
+                return SoleDelta("text", _text(delta.get("text")), partial(self._turn.text_received, draft=draft))
+            case "input_json_delta", CallDraft() as draft:
+                text = _text(delta.get("partial_json"))
+                return SoleDelta("partial_json", text, partial(self._turn.arguments_received, draft))
+            case "thinking_delta", ReasoningDraft() as draft:
+                text = _text(delta.get("thinking"))
+                return SoleDelta("thinking", text, partial(self._turn.reasoning_received, draft=draft))
+            case _:
+                return None
 
     def reply_received(self, payload: dict[str, Any]) -> None:
         content = payload.get("content")

@@ -52,33 +52,33 @@ def to_anthropic(messages: Iterable[Message], *, origin: str | None = None) -> t
 
 
 def spelled(
-    messages: Iterable[Message], origin: str | None, spellings: Spellings[list[Block]]
+    messages: Iterable[Message], origin: str | None, spellings: Spellings[tuple[Message, list[Block]]]
 ) -> tuple[str | None, list[dict[str, Any]]]:
     """`to_anthropic` for one request of several; its blocks are not to be changed."""
 
     def is_ours(part_origin: str | None) -> bool:
         return is_for(part_origin, STYLE, origin)
 
-    used: set[str] = set()
-
     def accepted(call: ToolCallPart) -> str:
         """An id as the API takes it: letters, digits, `_` and `-`, and no id twice; a provider takes its own."""
         is_own = origin is not None and call.origin == origin
         base = id = (call.id if is_own else _BAD_IN_ID.sub("_", call.id)) or "call"
         number = 1
-        while id in used:
+        while id in spellings.taken:
             number += 1
             id = f"{base}_{number}"
-        used.add(id)
+        spellings.taken.add(id)
         return id
 
-    def spell(message: Message) -> list[Block]:
-        return [block for part in message.parts for block in _blocks(part, message.role, is_ours)]
+    def spell(turns: Sequence[Message]) -> list[tuple[Message, list[Block]]]:
+        return [
+            (message, [block for part in message.parts for block in _blocks(part, message.role, is_ours)])
+            for message in with_ids(balanced(turns), accepted)
+        ]
 
     system: list[str] = []
     out: list[dict[str, Any]] = []
-    fit = with_ids(balanced(messages), accepted)
-    for message, blocks in zip(fit, spellings.of(fit, origin, spell), strict=True):
+    for message, blocks in spellings.of(messages, origin, spell):
         if message.role == "system":
             system += [message.text] if message.text.strip() else []
             continue
@@ -89,9 +89,9 @@ def spelled(
         if not blocks:
             continue
         if out and out[-1]["role"] == role:
-            out[-1]["content"] += map(dict, blocks)
+            out[-1]["content"] += blocks
         else:
-            out.append({"role": role, "content": [*map(dict, blocks)]})
+            out.append({"role": role, "content": [*blocks]})
     if out and out[0]["role"] == "assistant":
         out.insert(0, {"role": "user", "content": [{"type": "text", "text": _OPENING}]})
     return "\n\n".join(system) or None, out

@@ -7,18 +7,21 @@ style differ, the line says who.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ...errors import InternalServerError, ProtocolError
 from ...results import Usage
+from ...tool import Tool
 from ..commands import ModelRequest
 from ..failure import error_in_payload
 from ..payload import parse_payload
 from ..sse import ServerSentEvent
 from ..turn import CallDraft, Turn
+from .delta_template import DeltaTemplate, SoleDelta
 from .openai_messages import REASONING_FIELDS, spelled
-from .spellings import Spellings
-from .text_template import TextTemplate
+from .spellings import Spelling, Spellings
 
 _FINISH_REASONS = {
     "function_call": "tool_calls",  # the field's older name for it
@@ -36,13 +39,15 @@ class OpenAIWire:
     """The style as a `Wire`."""
 
     def __init__(self) -> None:
-        self._spellings: Spellings[dict[str, Any] | None] = Spellings()
+        self._spellings: Spellings[dict[str, Any]] = Spellings()
+        self._tools: Spelling[Sequence[Tool], list[dict[str, Any]]] = Spelling(_declared)
+        self._system: Spelling[str, dict[str, Any]] = Spelling(lambda text: {"role": "system", "content": text})
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON body; members that are not set are left out, so that no server's default is overruled."""
         messages = spelled(request.messages, request.origin, self._spellings)
         if request.system:
-            messages.insert(0, {"role": "system", "content": request.system})
+            messages = [self._system.of(request.system), *messages]
         options = request.options
         # OpenAI's own newer models refuse the old name, most other servers do not know the new one.
         max_tokens = "max_completion_tokens" if request.origin.endswith(":api.openai.com") else "max_tokens"
@@ -56,17 +61,7 @@ class OpenAIWire:
         if request.tools:
             body["tool_choice"] = _tool_choice(options.tool_choice)
             body["parallel_tool_calls"] = options.parallel_tool_calls
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": tool.input_schema,
-                    },
-                }
-                for tool in request.tools
-            ]
+            body["tools"] = self._tools.of(request.tools)
         if request.stream:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}  # without it OpenAI's streams report no usage
@@ -75,6 +70,13 @@ class OpenAIWire:
 
     def reader(self, turn: Turn) -> OpenAIReader:
         return OpenAIReader(turn)
+
+
+def _declared(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    functions = (
+        {"name": tool.name, "description": tool.description, "parameters": tool.input_schema} for tool in tools
+    )
+    return [{"type": "function", "function": function} for function in functions]
 
 
 def _tool_choice(choice: str | None) -> str | dict[str, Any] | None:
@@ -93,7 +95,7 @@ class OpenAIReader:
         self._last: CallDraft | None = None
         self._details: dict[tuple[int, str], dict[str, Any]] = {}  # reasoning_details by index and type
         self._choice: int | None = None
-        self.template = TextTemplate()
+        self.template = DeltaTemplate()
 
     def event_received(self, event: ServerSentEvent) -> None:
         data = event.data
@@ -107,27 +109,31 @@ class OpenAIReader:
                 return
         payload = parse_payload(data)
         self._payload_received(payload, event.type, "delta")
-        text = self._only_text(payload)
-        if text is None or event.type != "message":
-            self.template.forget()
-        else:
-            self.template.learn(event, text)
+        self.template.learn(event, payload, self._sole_delta)
 
-    def texts_received(self, texts: list[str]) -> None:
-        for text in texts:
-            if text:
-                self._turn.text_received(text)
-
-    def _only_text(self, payload: dict[str, Any]) -> str | None:
-        """The text of a payload that would add nothing else if it came again."""
+    def _sole_delta(self, payload: dict[str, Any]) -> SoleDelta | None:
         choices = payload.get("choices")
-        if not choices or len(choices) > 1:
+        if not choices or len(choices) > 1 or self._our_choice(choices) is None:
             return None
-        delta = _object(choices[0].get("delta"))
-        text = delta.get("content")
-        if not isinstance(text, str) or self._our_choice(choices) is None:
+        said = [item for item in _object(choices[0].get("delta")).items() if item[1] and item[0] != "role"]
+        if len(said) != 1:
             return None
-        return None if any(value for key, value in delta.items() if key not in ("role", "content")) else text
+        ((member, value),) = said
+        if member == "tool_calls":
+            return self._sole_arguments(value)
+        if not isinstance(value, str):
+            return None
+        if member in REASONING_FIELDS:
+            return SoleDelta(member, value, self._turn.reasoning_received)
+        return SoleDelta(member, value, self._turn.text_received) if member == "content" else None
+
+    def _sole_arguments(self, calls: Any) -> SoleDelta | None:
+        """The same for `tool_calls`: of one call, and without a name, which may open a further one each time."""
+        function = _object(calls[0].get("function")) if type(calls) is list and len(calls) == 1 else {}
+        text = function.get("arguments")
+        if self._last is None or function.get("name") or not isinstance(text, str):
+            return None
+        return SoleDelta("arguments", text, partial(self._turn.arguments_received, self._last))
 
     def reply_received(self, payload: dict[str, Any]) -> None:
         self._payload_received(payload, "message", "message")
@@ -154,14 +160,14 @@ class OpenAIReader:
 
     def _our_choice(self, choices: Any) -> dict[str, Any] | None:
         """The one answer that we show: the first that came, whatever its index."""
-        if type(choices) is not list or not all(type(choice) is dict for choice in choices):
-            raise ProtocolError(f"expected choices to be a list of objects, got {str(choices)[:200]!r}")
-        if len(choices) == 1:
-            (choice,) = choices
+        if type(choices) is list and len(choices) == 1 and type(choices[0]) is dict:  # nearly always
+            choice: dict[str, Any] = choices[0]
             index = choice.get("index")
             if self._choice is None:
                 self._choice = index if type(index) is int else 0
-            return _object(choice) if type(index) is not int or index == self._choice else None
+            return choice if type(index) is not int or index == self._choice else None
+        if type(choices) is not list or not all(type(choice) is dict for choice in choices):
+            raise ProtocolError(f"expected choices to be a list of objects, got {str(choices)[:200]!r}")
         indexes = [index if type(index := choice.get("index")) is int else None for choice in choices]
         if self._choice is None:
             self._choice = indexes[0] or 0

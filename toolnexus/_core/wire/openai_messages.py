@@ -56,7 +56,7 @@ def to_openai(messages: Iterable[Message], *, origin: str | None = None) -> list
 
 
 def spelled(
-    messages: Iterable[Message], origin: str | None, spellings: Spellings[dict[str, Any] | None]
+    messages: Iterable[Message], origin: str | None, spellings: Spellings[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """`to_openai` for one request of several; its dicts are not to be changed."""
 
@@ -71,8 +71,11 @@ def spelled(
             return call.id if _MISTRAL_ID.fullmatch(call.id) else _digest(call.id)[:9]
         return call.id if len(call.id) <= _MAX_ID else _digest(call.id)[:_MAX_ID]
 
-    found = spellings.of(with_ids(balanced(messages), accepted), origin, lambda message: _to_dict(message, is_ours))
-    return [message for message in found if message is not None]
+    def spell(turns: Sequence[Message]) -> list[dict[str, Any]]:
+        found = (_to_dict(message, is_ours) for message in with_ids(balanced(turns), accepted))
+        return [message for message in found if message is not None]
+
+    return spellings.of(messages, origin, spell)
 
 
 def _to_dict(message: Message, is_ours: Callable[[str | None], bool]) -> dict[str, Any] | None:
