@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from toolnexus.messages import (
     ImagePart,
@@ -103,3 +106,20 @@ def test_a_call_starts_open_and_unasked() -> None:
 def test_what_is_no_message_is_refused_where_it_is_made(role: Any, parts: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         Message(role, parts)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda part: Message("user", [part]), lambda part: ToolResultPart("c1", "f", (part,))]
+)
+def test_what_kind_of_part_is_meant_is_told_by_its_type_alone(make: Callable[[Part], Any]) -> None:
+    adapter = TypeAdapter(type(make(TextPart("a"))))
+    assert '"discriminator": {"mapping": ' in json.dumps(adapter.json_schema())
+    plain = adapter.dump_python(make(TextPart("a")), mode="json")
+    field = "parts" if "parts" in plain else "content"
+    assert adapter.validate_python(plain) == make(TextPart("a"))
+    plain[field][0]["type"] = "film"
+    with pytest.raises(
+        ValidationError, match="'film' found using 'type' does not match any of the expected tags"
+    ) as no:
+        adapter.validate_python(plain)
+    assert [error["type"] for error in no.value.errors()] == ["union_tag_invalid"]

@@ -84,6 +84,24 @@ def test_a_sync_client_imports_asyncio_when_a_tool_needs_it(serve):
     assert run_fresh(code, server.url) == ["sync", "", "async", "asyncio"]
 
 
+def test_no_stream_of_an_async_client_waits_for_an_import_that_another_needs(serve):
+    code = """
+        import asyncio, toolnexus
+
+        async def main():
+            async with toolnexus.AsyncClient(base_url=sys.argv[1], model="m") as client:
+                async with client.stream("Hi?") as events:
+                    await anext(events)
+                    before = set(sys.modules)
+                    async for event in events:
+                        pass
+                    print(event.type, *{name.partition(".")[0] for name in set(sys.modules) - before})
+
+        asyncio.run(main())
+    """
+    assert run_fresh(code, serve(says("Hel", "lo")).url) == ["done"]
+
+
 def test_the_result_is_to_be_had_before_any_run():
     code = """
         import toolnexus

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
@@ -391,7 +390,7 @@ class AsyncClient:
         if self._closed:
             raise RuntimeError("the client is closed")
         if self._world is None:
-            import_module("toolnexus.run_result")  # else it would hold up all streams when the first of them ends
+            results.RunResult()  # made by pydantic when first asked for: not when one of many streams ends
             self._world = AsyncWorld(
                 AsyncTransport(self._config, self._http_client),
                 AsyncTools(self._config.limits),
