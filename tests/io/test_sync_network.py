@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 from collections.abc import Iterator
@@ -38,6 +39,22 @@ def test_a_closed_connection_counts_as_readable_so_that_it_is_not_used_again(por
     assert not stream.is_readable
     stream.close()
     assert stream.is_readable
+
+
+@pytest.mark.parametrize("has_poll", [True, False])
+def test_a_connection_is_readable_when_something_came_or_the_other_side_is_gone(monkeypatch, has_poll):
+    if not has_poll:
+        monkeypatch.delattr(select, "poll", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        for last_word in (b"?", b""):
+            stream = Line().connect_tcp("127.0.0.1", listener.getsockname()[1], 5)
+            other, _ = listener.accept()
+            assert not stream.is_readable
+            with other:
+                other.sendall(last_word)
+            stream._socket.recv(1, socket.MSG_PEEK)  # until it has arrived
+            assert stream.is_readable
+            stream.close()
 
 
 def test_an_interrupt_while_connecting_leaves_no_socket_open(monkeypatch, port):

@@ -8,16 +8,89 @@ import contextvars
 import inspect
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .._core.commands import ToolCall, ToolOutcome
 from ..cancel import Cancel
 from ..limits import Limits
+from ..tool import ToolContext
 from .async_bounds import AsyncBounds, end_tasks, let_go, observed
 from .lines import apart, lend
 from .threads import DaemonThreads
 from .tool_calls import context_for, outcome, prepare, timed_out
+
+_Task = asyncio.Task[ToolOutcome | BaseException]
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A call under way."""
+
+    call: ToolCall
+    context: ToolContext
+    unlink: Callable[[], None]
+    began: float
+
+    @classmethod
+    def begin(cls, call: ToolCall, bounds: AsyncBounds, conversation_id: str | None) -> _Running:
+        cancel = Cancel()
+        unlink = bounds.cancel.add_callback(cancel.cancel)
+        return cls(call, context_for(call, bounds, conversation_id, cancel), unlink, time.monotonic())
+
+    @property
+    def duration(self) -> float:
+        return time.monotonic() - self.began
+
+    @property
+    def is_late(self) -> bool:
+        return self.call.tool.timeout is not None and self.duration >= self.call.tool.timeout
+
+    def outcome_of(self, task: _Task) -> ToolOutcome | BaseException:
+        if task.cancelled():  # a tool that cancels itself gives an error result, and the run goes on
+            return outcome(self.call, RuntimeError("the tool was cancelled"), self.context, self.duration)
+        return task.result()
+
+    def close(self) -> None:
+        """The call is over: what it left behind in a thread may stop."""
+        self.unlink()
+        self.context.cancel.cancel()
+
+
+class _Ended:
+    """Tasks in the order in which they end. Unlike `asyncio.wait` it does not look at all of them for each."""
+
+    def __init__(self) -> None:
+        self._tasks: deque[_Task] = deque()
+        self._bell: asyncio.Future[None] | None = None
+
+    def put(self, task: _Task) -> None:
+        self._tasks.append(task)
+        self.ring(task)
+
+    def ring(self, _: object) -> None:
+        """Let the wait end."""
+        if self._bell is not None and not self._bell.done():
+            self._bell.set_result(None)
+
+    async def wait(self, timeout: float | None) -> None:
+        """Wait until a task has ended, or the bell rings, or so many seconds."""
+        if not self._tasks:
+            self._bell = asyncio.get_running_loop().create_future()
+            await asyncio.wait({self._bell}, timeout=timeout)
+
+    def take(self) -> Iterator[_Task]:
+        while self._tasks:
+            yield self._tasks.popleft()
+
+
+def _until_next(running: Mapping[_Task, _Running], bounds: AsyncBounds) -> float | None:
+    """Seconds until the run or one of its calls is out of time."""
+    ends = [one.began + one.call.tool.timeout for one in running.values() if one.call.tool.timeout is not None]
+    if bounds.expires is not None:
+        ends.append(bounds.expires)
+    return max(0.0, min(ends) - time.monotonic()) if ends else None
 
 
 class AsyncTools:
@@ -37,60 +110,55 @@ class AsyncTools:
             RunCancelledError, DeadlineExceededError: The run is over; what still runs is cancelled.
             BaseException: What a tool raised that is no `Exception`, such as `KeyboardInterrupt`.
         """
-        waiting = deque(calls)
-        running: set[asyncio.Future[ToolOutcome | BaseException]] = set()
+        waiting, running, late = deque(calls), dict[_Task, _Running](), set[_Task]()
+        ended = _Ended()
+        bounds.over.add_done_callback(ended.ring)
         try:
             while waiting or running:
                 bounds.check()
                 while waiting and len(running) < self._limits.parallel_tools:
+                    one = _Running.begin(waiting.popleft(), bounds, conversation_id)
                     with lend(bounds.lent):
-                        running.add(asyncio.create_task(self._call(waiting.popleft(), bounds, conversation_id)))
-                timeout = None if bounds.expires is None else bounds.remaining
-                await asyncio.wait({*running, bounds.over}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-                for task in [task for task in running if task.done()]:
-                    running.discard(task)
-                    result = task.result()
+                        task = asyncio.create_task(self._outcome(one))
+                    running[task] = one
+                    task.add_done_callback(ended.put)
+                await ended.wait(_until_next(running, bounds))
+                for task in ended.take():
+                    if (one_ended := running.pop(task, None)) is None:
+                        continue  # it came after its timeout
+                    one_ended.close()
+                    result = one_ended.outcome_of(task)
                     if isinstance(result, BaseException):
                         raise result
                     yield result
+                for task, one in [pair for pair in running.items() if pair[1].is_late]:
+                    del running[task]
+                    late.add(task)
+                    one.close()
+                    task.cancel()
+                    yield timed_out(one.call, one.duration)
         finally:
-            await end_tasks(running)
+            bounds.over.remove_done_callback(ended.ring)
+            for one in running.values():
+                one.close()
+            await end_tasks({*running, *late})
 
-    async def _call(
-        self, call: ToolCall, bounds: AsyncBounds, conversation_id: str | None
-    ) -> ToolOutcome | BaseException:
-        cancel = Cancel()
-        unlink = bounds.cancel.add_callback(cancel.cancel)
-        context = context_for(call, bounds, conversation_id, cancel)
-        began = time.monotonic()
+    async def _outcome(self, one: _Running) -> ToolOutcome | BaseException:
+        value: Any  # what the tool returns, or raised
         try:
-            prepared = prepare(call, context)
+            prepared = prepare(one.call, one.context)
             if isinstance(prepared, ToolOutcome):
                 return prepared
-            running = asyncio.ensure_future(self._made(call, prepared))
-            try:
-                await asyncio.wait({running}, timeout=call.tool.timeout)
-                if not running.done():
-                    return timed_out(call, time.monotonic() - began)
-                # A tool that cancels itself gives an error result, and the run goes on.
-                value = RuntimeError("the tool was cancelled") if running.cancelled() else running.result()
-            finally:
-                await end_tasks({running})
-            if isinstance(value, (KeyboardInterrupt, SystemExit)):
-                return value
-            return outcome(call, value, context, time.monotonic() - began)
-        finally:
-            unlink()
-            cancel.cancel()  # what the call left behind in a thread may stop
-
-    async def _made(self, call: ToolCall, prepared: Callable[[], Any]) -> Any:  # Any: what the tool returns, or raised
-        try:
-            value = prepared() if call.tool.is_async else await self.in_thread(prepared)
-            return await value if inspect.isawaitable(value) else value
+            value = prepared() if one.call.tool.is_async else await self.in_thread(prepared)
+            if inspect.isawaitable(value):
+                value = await value
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # raised in a task, a KeyboardInterrupt would end the event loop instead
+        except (KeyboardInterrupt, SystemExit) as error:  # raised in a task, it would end the event loop instead
             return error
+        except BaseException as error:
+            value = error
+        return outcome(one.call, value, one.context, one.duration)
 
     async def in_thread(self, function: Callable[[], Any]) -> Any:  # Any: what the tool returns
         """Run a sync tool in a thread. When the wait is cancelled the thread goes on, and its result is dropped.

@@ -64,7 +64,8 @@ class BodyWriter:
         return RequestBody(data, bool(body.get("stream")))
 
     def _members(self, value: dict[str, Any], before: Mapping[int, tuple[dict[str, Any], bytes]]) -> bytes:
-        if not all(type(key) is str for key in value):  # json has rules for others
+        # Whole, where no object can come again in another one; json has rules for keys that are no text.
+        if list not in map(type, value.values()) or not all(type(key) is str for key in value):
             return _text(value)
         return b"{%b}" % b",".join(
             b"%b:[%b]" % (_text(key), b",".join([self._item(one, before) for one in item]))

@@ -7,7 +7,7 @@ no slot to wait for, and none to lose when a `KeyboardInterrupt` strikes in the 
 from __future__ import annotations
 
 import contextlib
-import selectors
+import select
 import socket
 import ssl
 import threading
@@ -178,9 +178,11 @@ class LineStream:
 def _is_readable(sock: socket.socket) -> bool:
     if sock.fileno() < 0:
         return True
-    with selectors.DefaultSelector() as selector:  # select() itself takes small file numbers only
-        selector.register(sock, selectors.EVENT_READ)
-        return bool(selector.select(0))
+    if not hasattr(select, "poll"):  # Windows, whose select takes any socket
+        return bool(select.select([sock], [], [], 0)[0])
+    poll = select.poll()  # elsewhere select takes small file numbers only
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def shut_down(sock: socket.socket) -> None:

@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .._core.commands import ToolCall, ToolOutcome
@@ -43,31 +43,36 @@ class SyncTools:
         done: queue.SimpleQueue[tuple[ToolCall, ToolOutcome | BaseException] | None] = queue.SimpleQueue()
         unlink = bounds.cancel.add_callback(lambda: done.put(None))
         waiting = deque(calls)
-        running: dict[int, tuple[ToolCall, float, Cancel]] = {}
+        running: dict[int, tuple[ToolCall, Cancel]] = {}
+        ends: dict[int, float] = {}  # of those that have a timeout
         try:
             while waiting or running:
                 bounds.check()
                 while waiting and len(running) < self._limits.parallel_tools:
                     call = waiting.popleft()
-                    running[call.slot] = (call, time.monotonic(), self._start(call, bounds, conversation_id, done.put))
+                    if call.tool.timeout is not None:
+                        ends[call.slot] = time.monotonic() + call.tool.timeout
+                    running[call.slot] = call, self._start(call, bounds, conversation_id, done.put)
                 try:
-                    item = done.get(timeout=_until_next(running, bounds))
+                    item = done.get(timeout=_until_next(ends, bounds))
                 except queue.Empty:
                     item = None
                 if item is not None:
                     call, result = item
+                    ends.pop(call.slot, None)
                     if running.pop(call.slot, None) is None:
                         continue  # it came after its timeout
                     if isinstance(result, BaseException):
                         raise result
                     yield result
-                for call, began, cancel in [r for r in running.values() if _is_late(*r[:2])]:
-                    del running[call.slot]
+                for slot in [slot for slot, end in ends.items() if time.monotonic() >= end]:
+                    (call, cancel), end = running.pop(slot), ends.pop(slot)
                     cancel.cancel()
-                    yield timed_out(call, time.monotonic() - began)
+                    assert call.tool.timeout is not None
+                    yield timed_out(call, call.tool.timeout + time.monotonic() - end)
         finally:
             unlink()
-            for _, _, cancel in running.values():
+            for _, cancel in running.values():
                 cancel.cancel()
 
     def _start(
@@ -138,14 +143,7 @@ class SyncTools:
             loop.close()
 
 
-def _is_late(call: ToolCall, began: float) -> bool:
-    return call.tool.timeout is not None and time.monotonic() >= began + call.tool.timeout
-
-
-def _until_next(running: dict[int, tuple[ToolCall, float, Cancel]], bounds: Bounds) -> float | None:
+def _until_next(ends: Mapping[int, float], bounds: Bounds) -> float | None:
     """Seconds until the run or one of its calls is out of time."""
-    now = time.monotonic()
-    ends = [began + call.tool.timeout for call, began, _ in running.values() if call.tool.timeout is not None]
-    if bounds.expires is not None:
-        ends.append(bounds.expires)
-    return min(max(0.0, min(ends) - now), threading.TIMEOUT_MAX) if ends else None
+    every = [*ends.values(), *(() if bounds.expires is None else (bounds.expires,))]
+    return min(max(0.0, min(every) - time.monotonic()), threading.TIMEOUT_MAX) if every else None

@@ -7,8 +7,7 @@ import functools
 import inspect
 import sys
 import types
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -27,8 +26,8 @@ class Signature:
     function: Function
     parameters: Mapping[str, inspect.Parameter]
     """Those that the model fills, in order; `annotation` is the resolved hint, or `empty`."""
-    whole: inspect.Signature
-    """All of them."""
+    whole: Sequence[tuple[str, object, Any]]
+    """All of them, in order: name, kind, and default, which is nothing for the variadic ones."""
     context: tuple[str, ...]
     """Those that get the `ToolContext`."""
     reserved: frozenset[str]
@@ -36,9 +35,20 @@ class Signature:
 
     def call(self, values: Mapping[str, object], ctx: ToolContext) -> Callable[[], object]:
         """Return the call, ready to be made; what `values` leaves out takes the function's own default."""
-        bound = inspect.BoundArguments(self.whole, OrderedDict(values) | dict.fromkeys(self.context, ctx))
-        bound.apply_defaults()  # a positional-only parameter left out must not move its neighbours
-        return functools.partial(self.function, *bound.args, **bound.kwargs)
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for name, kind, default in self.whole:
+            value: Any = ctx if name in self.context else values.get(name, default)
+            match kind:
+                case inspect.Parameter.VAR_POSITIONAL:
+                    args += value
+                case inspect.Parameter.VAR_KEYWORD:
+                    kwargs |= value
+                case inspect.Parameter.KEYWORD_ONLY:
+                    kwargs[name] = value
+                case _:  # by position, a default too: one that is left out must not move its neighbours
+                    args.append(value)
+        return functools.partial(self.function, *args, **kwargs)
 
 
 def read_signature(function: Function, *, need_hints: bool = True) -> Signature:
@@ -77,7 +87,8 @@ def read_signature(function: Function, *, need_hints: bool = True) -> Signature:
                 context.append(name)
             else:
                 parameters[name] = parameter.replace(annotation=hint)
-    return Signature(function, parameters, whole, tuple(context), frozenset(reserved) | hidden)
+    every = [(name, p.kind, _EMPTY.get(p.kind, p.default)) for name, p in whole.parameters.items()]
+    return Signature(function, parameters, every, tuple(context), frozenset(reserved) | hidden)
 
 
 def without_partials(function: Any) -> Any:  # Any: each kind of callable has attributes of its own
@@ -88,6 +99,7 @@ def without_partials(function: Any) -> Any:  # Any: each kind of callable has at
 
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_EMPTY: dict[Any, Any] = {inspect.Parameter.VAR_POSITIONAL: (), inspect.Parameter.VAR_KEYWORD: {}}
 _NEVER_BY_NAME = (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY)
 
 
