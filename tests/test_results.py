@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import pickle
 from collections.abc import Iterator
@@ -145,3 +146,10 @@ def test_usage_adds_up_in_any_grouping(a: Usage, b: Usage, c: Usage) -> None:
     assert (a + b) + c == a + (b + c)
     assert a + b == b + a
     assert a + Usage() == a
+
+
+def test_every_count_of_a_usage_is_added_up():
+    counts = [field.name for field in dataclasses.fields(Usage) if field.name != "raw"]
+    one, other = ({name: base + place for place, name in enumerate(counts)} for base in (1, 100))
+    total = Usage(**one, raw=({"a": 1},)) + Usage(**other, raw=({"b": 2},))
+    assert total == Usage(**{name: one[name] + other[name] for name in counts}, raw=({"a": 1}, {"b": 2}))
