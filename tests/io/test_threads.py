@@ -82,12 +82,14 @@ def test_an_idle_thread_is_used_again():
 def test_what_is_wanted_at_once_runs_at_once_on_used_threads_too():
     pool = DaemonThreads("test-pool")
     tokens = Tokens(pool)
+    threads_so_far = 0
     for wanted in (2, 4, 3, 6, 1):
         meeting = Meeting(wanted + 1)
         for _ in range(wanted):
             pool.start(meeting)
         meeting()
-    tokens.wait_for(6)
+        threads_so_far = max(threads_so_far, wanted)
+        tokens.wait_for(threads_so_far)
     pool.close()
 
 

@@ -19,6 +19,7 @@ import h11
 
 from ..config import Timeouts
 from . import faults
+from .alarm import Alarm
 from .bounds import Patience
 from .framing import Chunks, Inflow
 from .http11 import Endpoint, Http11, headers_of, is_chunked
@@ -40,6 +41,7 @@ class LineProtocol(asyncio.Protocol):
         self._paused = False
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
+        self._alarm = Alarm()
 
     # -- called by the event loop
 
@@ -62,6 +64,7 @@ class LineProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_over = True
         self._error = exc
+        self._alarm.stop()
         _wake(self._reader)
         _wake(self._writer)
 
@@ -78,13 +81,19 @@ class LineProtocol(asyncio.Protocol):
     def is_readable(self) -> bool:
         return bool(self._buffer) or self.is_over
 
+    def rest(self) -> None:
+        """Nobody waits for this connection for a while."""
+        self._alarm.stop()
+
     async def read(self, max_bytes: int, timeout: float | None) -> bytes:
         if not self.is_readable:
             self._reader = asyncio.get_running_loop().create_future()
+            self._alarm.set(self._reader, timeout, faults.ReadTimeout)
             try:
-                await _wait(self._reader, timeout, faults.ReadTimeout)
+                await self._reader
             finally:
                 self._reader = None
+                self._alarm.unset()
         if self._buffer:
             data = bytes(self._buffer[:max_bytes])
             del self._buffer[:max_bytes]
@@ -101,7 +110,11 @@ class LineProtocol(asyncio.Protocol):
             raise faults.WriteError("the connection is closed")
         self.transport.write(data)
         if self._writer is not None:
-            await _wait(self._writer, timeout, faults.WriteTimeout)
+            self._alarm.set(self._writer, timeout, faults.WriteTimeout)
+            try:
+                await self._writer
+            finally:
+                self._alarm.unset()
             if self._error is not None:
                 raise faults.WriteError(str(self._error)) from None
 
@@ -109,23 +122,6 @@ class LineProtocol(asyncio.Protocol):
 def _wake(future: asyncio.Future[None] | None) -> None:
     if future is not None and not future.done():
         future.set_result(None)
-
-
-async def _wait(future: asyncio.Future[None], timeout: float | None, error: type[Exception]) -> None:
-    """Wait for `future`, without a task: this is on the path of every read."""
-    if timeout is None:
-        await future
-        return
-
-    def too_late() -> None:
-        if not future.done():
-            future.set_exception(error())
-
-    handle = future.get_loop().call_later(timeout, too_late)
-    try:
-        await future
-    finally:
-        handle.cancel()
 
 
 async def _connect_first(host: str, port: int) -> socket.socket:
@@ -243,6 +239,10 @@ class AsyncLine:
     def timeout(self, timeout: float | None) -> float | None:
         return timeout if self.patience is None else self.patience.timeout(timeout)
 
+    def rest(self) -> None:
+        """The connection is idle from now on."""
+        self._protocol.rest()
+
     def abort(self) -> None:
         """Drop the connection now; whoever waits for it is told. From the loop's own thread."""
         self._aborted = True
@@ -349,6 +349,7 @@ class AsyncDirectTransport:
         """Keep the connection for the next request if nothing is left on it, else drop it."""
         line.patience = None
         if line.http.finish() and not self._closed:
+            line.rest()
             self._busy.discard(line)
             self._idle.append(line)
         else:
