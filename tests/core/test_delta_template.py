@@ -19,7 +19,7 @@ from toolnexus._core.wire.delta_template import DeltaTemplate, SoleDelta
 from toolnexus._core.wire.openai import OpenAIWire
 from toolnexus.errors import ToolnexusError
 from toolnexus.events import TextEvent
-from toolnexus.messages import TextPart
+from toolnexus.messages import ReasoningPart, TextPart
 
 # Few characters, so that texts, keys and the signs between them are often the same.
 STRINGS = st.text(alphabet='":,\\A{}é \n\ufffd', max_size=5)
@@ -56,6 +56,8 @@ def read(template: DeltaTemplate, data: bytes) -> list[str]:
     """The texts of one event, if the template knows it."""
     texts, at = template.texts(data, 0, MANY)
     assert at == (len(data) if texts else 0)
+    sole = template.sole_text(data, MANY)
+    assert sole is None or [sole] == texts
     return texts
 
 
@@ -83,6 +85,33 @@ def test_the_events_in_a_row_are_read_and_the_next_one_is_left():
     data = before + b"".join(row) + other + row[0]
     twice = [text for text in texts for _ in range(2)]
     assert template.texts(data, len(before), MANY) == (twice, len(before) + len(b"".join(row)))
+
+
+@pytest.mark.parametrize("text", ["lo.", "", "é", "😀", "Hel"])
+def test_an_event_by_itself_is_read_like_one_in_a_row(text):
+    template = taught(payload("Hel"))
+    data = event(payload(text, ensure_ascii=False))
+    assert template.sole_text(data, len(data)) == text
+    assert template.sole_text(data, len(data) - 1) is None
+
+
+def test_what_is_more_or_less_than_one_plain_event_is_not_read_as_one():
+    template = taught(payload("Hel"))
+    data = event(payload("lo."))
+    for other in ('a "quote"', "a\nline", "\\"):
+        assert template.sole_text(event(payload(other)), MANY) is None
+    assert template.sole_text(event(payload("A")).replace(b'"A"', b'"\xff"'), MANY) is None
+    assert template.sole_text(data + data, MANY) is None
+    for cut in range(len(data)):
+        assert template.sole_text(data[:cut], MANY) is None
+        assert template.sole_text(data[cut + 1 :], MANY) is None
+    template.forget()
+    assert template.sole_text(data, MANY) is None
+
+
+def test_one_quote_is_not_taken_for_both_ends_of_the_text():
+    data = event(payload("")).replace(b'""', b'"')
+    assert taught(payload("Hel")).sole_text(data, MANY) is None
 
 
 def test_the_name_of_the_event_belongs_to_it():
@@ -155,24 +184,38 @@ def test_a_server_whose_events_all_differ_is_not_tried_for_ever():
     assert read(template, event(payload("A", before="-99-"))) == []
 
 
-def test_one_that_is_used_is_learnt_as_often_as_need_be():
+@pytest.mark.parametrize("alone", [False, True])
+def test_one_that_is_used_is_learnt_as_often_as_need_be(alone):
     template = DeltaTemplate()
     for number in range(100):
         data = payload("A", before=f"-{number}-")
         template.forget()
         assert read(template, event(data)) == []
         teach(template, data)
-        assert read(template, event(data)) == ["A"]
+        assert ([template.sole_text(event(data), MANY)] if alone else read(template, event(data))) == ["A"]
 
 
-def test_texts_go_on_with_the_block_that_they_are_of():
+@pytest.mark.parametrize(("kind", "delta"), [("text", "text_delta"), ("thinking", "thinking_delta")])
+def test_texts_go_on_with_the_block_that_they_are_of(kind, delta):
     run = make_run(wire=AnthropicWire())
-    blocks = [claude.begin(n, "text", text="") for n in (0, 1)]
-    pieces = [(0, "a"), (0, "b"), (1, 'c "'), (0, "f"), (1, "d"), (1, "e"), (0, "g"), (1, "h")]
-    deltas = [claude.delta(n, "text_delta", text=text) for n, text in pieces]
+    blocks = [claude.begin(n, kind, **{kind: ""}) for n in (0, 1)]
+    pieces = [(0, "a"), (0, "b"), (0, "B"), (1, 'c "'), (0, "f"), (1, "d"), (1, "e"), (1, "E"), (0, "g"), (1, "h")]
+    deltas = [claude.delta(n, delta, **{kind: text}) for n, text in pieces]
     end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
     feed(run, *(sse(part) for part in (claude.start(), *blocks, *deltas, end, {"type": "message_stop"})))
-    assert run.result().messages[-1].parts == (TextPart("abfg"), TextPart('c "deh'))
+    parts = run.result().messages[-1].parts
+    assert [part.text for part in parts if isinstance(part, (TextPart, ReasoningPart))] == ["abBfg", 'c "deEh']
+
+
+def test_a_block_with_thinking_in_tags_stays_one_block():
+    texts = ("<think>h", "m", "</think>a", "b", "c")
+    payloads = [claude.start(), *claude.text(0, *texts), *claude.finish()]
+    parts = []
+    for between in ((), ({"type": "ping"},)):
+        run = make_run(wire=AnthropicWire(), split_think_tags=True)
+        feed(run, *(sse(*between, payload) for payload in payloads))
+        parts.append(run.result().messages[-1].parts)
+    assert parts[0] == parts[1]
 
 
 def test_a_block_that_begins_anew_under_the_same_index_gets_its_own_text():
@@ -230,13 +273,17 @@ BLOCKS = st.tuples(
 )
 
 
-def told(wire: Wire, payloads: list[Any], *, between: Any = None) -> Any:
-    """All that a run makes of a response, with a payload that says nothing before each of the others."""
+def told(wire: Wire, payloads: list[Any], *, between: Any = None, alone: bool = False) -> Any:
+    """All that a run makes of a response, with a payload that says nothing before each of the others.
+
+    Args:
+        alone: Whether each event comes with a read of its own, not all with one.
+    """
     run = make_run(make_tool(), wire=wire, observed=True)
     lines = [sse(payload) for payload in payloads]
     data = b"".join(lines if between is None else [sse(between) + line for line in lines])
     try:
-        events = feed(run, data)
+        events = feed(run, *(lines if alone else [data]))
     except ToolnexusError as error:
         return repr(error), run.take_news()
     return events, run.result().messages[1:], run.take_news()
@@ -246,7 +293,9 @@ def told(wire: Wire, payloads: list[Any], *, between: Any = None) -> Any:
 def test_what_is_cut_out_is_what_would_be_read_in_openai_style(deltas):
     row = [chunk(**delta) for delta, times in deltas for _ in range(times)]
     payloads = [*row, chunk(finish="stop"), "[DONE]"]
-    assert told(OpenAIWire(), payloads) == told(OpenAIWire(), payloads, between={"choices": []})
+    read = told(OpenAIWire(), payloads, between={"choices": []})
+    assert told(OpenAIWire(), payloads) == read
+    assert told(OpenAIWire(), payloads, alone=True) == read
 
 
 @given(st.lists(st.tuples(BLOCKS, st.integers(1, 3)), max_size=8))
@@ -258,4 +307,6 @@ def test_what_is_cut_out_is_what_would_be_read_in_anthropic_style(deltas):
         claude.begin(2, "thinking", thinking=""),
     ]
     payloads = [claude.start(), *blocks, *row, *claude.finish()]
-    assert told(AnthropicWire(), payloads) == told(AnthropicWire(), payloads, between={"type": "ping"})
+    read = told(AnthropicWire(), payloads, between={"type": "ping"})
+    assert told(AnthropicWire(), payloads) == read
+    assert told(AnthropicWire(), payloads, alone=True) == read

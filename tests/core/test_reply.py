@@ -96,6 +96,18 @@ def test_a_stream_that_ends_early_is_interrupted_and_one_with_a_finish_reason_is
         read([STREAM[:at]])
 
 
+def test_events_count_whether_they_come_in_a_row_or_by_themselves() -> None:
+    events = [sse(chunk(text)) for text in ("a", "b", "c", "d")]
+    for pieces in (events, [b"".join(events)]):
+        with pytest.raises(StreamInterruptedError, match="ended after 4 events"):
+            read(pieces)
+
+
+def test_an_event_that_comes_behind_the_start_of_a_line_belongs_to_that_line() -> None:
+    a, b, lost, c = (sse(chunk(text)) for text in ("a", "b", "lost", "c"))
+    assert read([a, b, b":", lost, c, sse(chunk(finish="stop"))]) == "abc"
+
+
 def test_bytes_after_the_end_mark_do_not_count() -> None:
     late = sse(chunk(" and more"), {"error": {"message": "late"}}, "nonsense")
     assert read([STREAM + late]) == "Hi"

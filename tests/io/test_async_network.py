@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -192,7 +193,11 @@ class Counted(httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for number in range(self._count):
             self.given += 1
-            yield b"%d," % number
+            yield numbered(number)
+
+
+def numbered(number: int) -> bytes:
+    return (b"%d," % number).ljust(4096)
 
 
 def test_a_pump_stops_reading_for_a_slow_consumer():
@@ -209,7 +214,7 @@ def test_a_pump_stops_reading_for_a_slow_consumer():
             got = b""
             while piece := await pump.read(5):
                 got += piece
-            assert got == b"".join(b"%d," % number for number in range(50))
+            assert got == b"".join(numbered(number) for number in range(50))
             pump.close()
 
     asyncio.run(main())
@@ -256,3 +261,218 @@ def test_a_pump_may_be_closed_twice_and_reports_nothing_as_lost():
     asyncio.run(main())
     gc.collect()
     assert noise == []
+
+
+class Answered(httpx.AsyncBaseTransport):
+    """Answers with the body that `body` makes of a request."""
+
+    def __init__(self, body: Callable[[httpx.Request], AsyncGenerator[bytes, None]]) -> None:
+        self.closings: list[str] = []
+        self._body = body
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, stream=Body(self._body(request), self.closings))
+
+
+class Body(httpx.AsyncByteStream):
+    """A body whose closing takes a few steps, as that of a connection does; a cancel in between leaves it half done."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes, None], closings: list[str]) -> None:
+        self._pieces = pieces
+        self._closings = closings
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._pieces
+
+    async def aclose(self) -> None:
+        self._closings.append("begun")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self._closings.append("done")
+
+
+async def steps(count: int = 30) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def pumped(transport: httpx.AsyncBaseTransport, use: Callable[[Pump], Awaitable[None]]) -> None:
+    """Use a pump over `transport`; nothing of it may be left then."""
+
+    async def main() -> None:
+        async with httpx.AsyncClient(transport=transport) as client:
+            request = client.build_request("POST", "http://model.test")
+            pump = Pump(client, request, Patience(AsyncBounds(None, None)))
+            await use(pump)
+            pump.close()
+            await steps()
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def test_a_read_of_a_pump_takes_all_that_has_come_and_an_empty_piece_is_no_end():
+    async def body(request: httpx.Request) -> AsyncGenerator[bytes, None]:
+        for piece in (b"a", b"", b"b", b"", b"c"):
+            yield piece
+        await asyncio.sleep(0)
+        yield b"d"
+
+    async def use(pump: Pump) -> None:
+        await pump.head()
+        assert [await pump.read(5) for _ in range(4)] == [b"abc", b"d", b"", b""]
+
+    pumped(Answered(body), use)
+
+
+def test_what_came_before_a_failure_is_read_before_it_is_raised():
+    async def body(request: httpx.Request) -> AsyncGenerator[bytes, None]:
+        yield b"all "
+        yield b"there"
+        raise httpx.ReadError("broken")
+
+    async def use(pump: Pump) -> None:
+        await pump.head()
+        assert await pump.read(5) == b"all there"
+        for _ in range(2):
+            with pytest.raises(httpx.ReadError, match="broken"):
+                await pump.read(5)
+
+    pumped(Answered(body), use)
+
+
+def test_a_pump_has_closed_its_response_when_it_tells_of_the_end():
+    async def body(request: httpx.Request) -> AsyncGenerator[bytes, None]:
+        yield b"all"
+
+    transport = Answered(body)
+
+    async def use(pump: Pump) -> None:
+        await pump.head()
+        assert await pump.read(5) == b"all"
+        assert await pump.read(5) == b""
+        assert transport.closings == ["begun", "done"]
+
+    pumped(transport, use)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_closing_a_pump_does_not_disturb_its_client_while_that_closes(times):
+    steps_done: list[str] = []
+
+    async def body(request: httpx.Request) -> AsyncGenerator[bytes, None]:
+        trace = request.extensions["trace"]  # as httpcore does it
+        await trace("http11.receive_response_body.started", {})
+        await asyncio.sleep(0)
+        await trace("http11.receive_response_body.failed", {})
+        steps_done.append("begun")
+        await steps(5)
+        steps_done.append("done")
+        raise httpx.ReadError("broken")
+        yield
+
+    transport = Answered(body)
+
+    async def use(pump: Pump) -> None:
+        await pump.head()
+        while not steps_done:
+            await asyncio.sleep(0)
+        for _ in range(times):
+            pump.close()
+            await asyncio.sleep(0)
+        await steps()
+        assert steps_done == transport.closings == ["begun", "done"]
+
+    pumped(transport, use)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_closing_a_pump_that_reads_closes_its_response_whole(times):
+    tidied: list[str] = []
+
+    async def body(request: httpx.Request) -> AsyncGenerator[bytes, None]:
+        try:
+            await asyncio.get_running_loop().create_future()
+            yield b"never"
+        finally:
+            await steps(5)
+            tidied.append("done")
+
+    transport = Answered(body)
+
+    async def use(pump: Pump) -> None:
+        await pump.head()
+        await steps()
+        for _ in range(times):
+            pump.close()
+            await steps(2)
+        await steps()
+        assert tidied == ["done"]
+        assert transport.closings == ["begun", "done"]
+
+    pumped(transport, use)
+
+
+def test_closing_a_pump_does_not_disturb_the_closing_at_the_end():
+    async def body(request: httpx.Request) -> AsyncGenerator[bytes, None]:
+        yield b"all"
+
+    transport = Answered(body)
+
+    async def use(pump: Pump) -> None:
+        await pump.head()
+        while not transport.closings:
+            await asyncio.sleep(0)
+        pump.close()
+        await steps()
+        assert transport.closings == ["begun", "done"]
+
+    pumped(transport, use)
+
+
+@pytest.mark.parametrize("step", ["nothing", "http11.send_request_headers.started", "connection.connect_tcp.started"])
+def test_a_pump_that_is_closed_before_the_head_ends_without_reading(step):
+    read: list[str] = []
+
+    async def body(request: httpx.Request) -> AsyncGenerator[bytes, None]:
+        read.append("asked")
+        await asyncio.get_running_loop().create_future()
+        yield b"never"
+
+    class Late(Answered):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            await steps(5)  # where a cancel would lose a slot of httpcore's pool
+            if step != "nothing":
+                await request.extensions["trace"](step, {})
+            read.append("sent")
+            return await super().handle_async_request(request)
+
+    transport = Late(body)
+
+    async def use(pump: Pump) -> None:
+        await asyncio.sleep(0)
+        pump.close()
+        await steps()
+        assert read == ([] if step.startswith("http11") else ["sent"])
+        assert transport.closings == ([] if step.startswith("http11") else ["begun", "done"])
+
+    pumped(transport, use)
+
+
+def test_a_pump_ends_though_its_client_swallows_the_cancel():
+    async def body(request: httpx.Request) -> AsyncGenerator[bytes, None]:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.get_running_loop().create_future()
+        while True:
+            yield b"more"
+
+    transport = Answered(body)
+
+    async def use(pump: Pump) -> None:
+        await pump.head()
+        await steps()
+        pump.close()
+        await steps()
+        assert transport.closings == ["begun", "done"]
+
+    pumped(transport, use)

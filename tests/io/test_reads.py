@@ -73,6 +73,17 @@ def test_a_read_under_asyncio_ends_with_the_run_even_if_bytes_are_always_there()
     asyncio.run(main())
 
 
+class Gaps(Endless):
+    def __iter__(self) -> Iterator[bytes]:
+        yield from (b"", b"a", b"", b"", b"b", b"")
+
+
+def test_an_empty_piece_of_a_callers_transport_is_no_end():
+    response = httpx.Response(200, stream=Gaps(), request=REQUEST)
+    reading = SyncResponse(SyncTransport(config(), None), response, Patience(Bounds(None, None)))
+    assert [reading.read(None) for _ in range(4)] == [b"a", b"b", b"", b""]
+
+
 def chain(error: BaseException | None) -> list[BaseException]:
     return [] if error is None else [error, *chain(error.__cause__), *chain(error.__context__)]
 

@@ -42,17 +42,13 @@ class Reply:
         self._is_stream: bool | None = None
         self._is_blank = False
         """Whether all that came so far says nothing, so that it need not be looked at again with each read."""
-        self._enough = False
+        self.wants_bytes = True
+        """Whether reading on makes sense."""
 
     @property
     def is_error(self) -> bool:
         """Whether the status alone says that there is no answer, whatever the body may add."""
         return not 200 <= self.status <= 299
-
-    @property
-    def wants_bytes(self) -> bool:
-        """Whether reading on makes sense."""
-        return not self._enough
 
     def receive(self, data: bytes) -> None:
         """Read the next bytes of the body.
@@ -63,13 +59,20 @@ class Reply:
         """
         if self._turn.ended:  # bytes after the end mark are read only to leave the connection clean
             return
-        if self._is_stream:
-            self._receive_stream(data)
+        decoder = self._decoder
+        if decoder is not None:
+            template = self._reader.template
+            text = template.sole_text(data, self._max_quick) if decoder.is_between_events else None
+            if text is None:
+                self._receive_stream(data)
+            else:
+                template.take(text)
+                self._events += 1
             return
         self._body.append(data)
         self._size += len(data)
         if self.is_error:
-            self._enough = self._size >= self._limits.error_body_bytes
+            self.wants_bytes = self._size < self._limits.error_body_bytes
         elif self._size > self._limits.event_bytes:
             raise ProtocolError(f"the reply exceeds {self._limits.event_bytes} bytes (Limits.event_bytes)")
         elif self._is_stream is None:
@@ -124,6 +127,8 @@ class Reply:
                 for text in texts:
                     template.take(text)
                 self._events += len(texts)
+                if at == len(data):
+                    return
             # Where a template may be learnt, one event is read, and what follows is held against the template again.
             end = data.find(b"\n\n", at) + 2 if template.may_help else 0
             piece = data[at:end] if end > 1 else data[at:]

@@ -50,10 +50,11 @@ class Response:
                 self._reply.receive(data)
             except ToolnexusError as error:
                 self._failure = error
-        events = self.turn.events
+        turn = self.turn
+        events = turn.events
         if self._failure is not None and not events:
             raise self._failure
-        self.turn.events = []
+        turn.events = []
         self._given += len(events)
         return events
 

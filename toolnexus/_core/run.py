@@ -79,8 +79,9 @@ class AgentRun:
         self._finish: Finish | None = None
         self._summaries: list[StreamSummary] = []
         self._log = ChunkLog(setup.batch) if setup.observed else None
-        # the response that is being read
-        self._response: Response | None = None
+        self.reading: Response | None = None
+        """The response that is being read. A driver asks it itself, before each read, what `wants_bytes` and its like
+        below say too."""
         # the calls that are being settled, and what is to be said when they are
         self._calls: Calls | None = None
         self._prompt = setup.prompt
@@ -197,22 +198,22 @@ class AgentRun:
             log=self._log if self._setup.stream else None,
         )
         reply = Reply(status, headers, now, self._setup.wire.reader(turn), turn, self._setup.limits)
-        self._response = Response(turn, reply)
+        self.reading = Response(turn, reply)
 
     @property
     def is_reading(self) -> bool:
         """Whether a response is open: it wants bytes, or its end reported."""
-        return self._response is not None
+        return self.reading is not None
 
     @property
     def wants_bytes(self) -> bool:
         """Whether more of the body is of use; else report `response_ended`."""
-        return self._response is not None and self._response.wants_bytes
+        return self.reading is not None and self.reading.wants_bytes
 
     @property
     def patience(self) -> float | None:
         """Seconds that reading on is worth, in all, now that the answer is complete; `None` before."""
-        return self._response.turn.patience if self._response is not None else None
+        return self.reading.turn.patience if self.reading is not None else None
 
     @property
     def progress(self) -> int:
@@ -220,12 +221,12 @@ class AgentRun:
 
         Comments and pings are no progress, although they are bytes.
         """
-        return self._response.progress if self._response is not None else 0
+        return self.reading.progress if self.reading is not None else 0
 
     @property
     def shown(self) -> bool:
         """Whether anything of this response was shown, so that asking for it again would show it twice."""
-        return self._response is not None and self._response.shown
+        return self.reading is not None and self.reading.shown
 
     def take_news(self) -> Sequence[News]:
         """What observers are to see: chunks, summaries and messages since the last call, in order."""
@@ -237,7 +238,7 @@ class AgentRun:
         Returns:
             What they tell. What goes wrong behind it is raised by the next call, so that nothing said is lost.
         """
-        response = self._open_response()
+        response = self.reading or self._open_response()
         if self._log is not None:
             self._log.now = now
         return response.receive(data)
@@ -262,16 +263,16 @@ class AgentRun:
         """
         response = self._open_response()
         events = response.ended()
-        self._response = None
+        self.reading = None
         if response.request_id:
             self._request_ids.append(response.request_id)
         self._turn_completed(response.turn, events, now)
         return events
 
     def _open_response(self) -> Response:
-        if self._response is None:
+        if self.reading is None:
             raise RuntimeError("no response is open; report response_opened first")
-        return self._response
+        return self.reading
 
     def _turn_completed(self, turn: Turn, events: list[StreamEvent], now: float) -> None:
         self._turns += 1
@@ -471,8 +472,8 @@ class AgentRun:
                 self._join_results()
         if self._prompt is not None:
             self._take_prompt(self._prompt)
-        turn = self._response.turn if self._response is not None else None
-        self._response = None
+        turn = self.reading.turn if self.reading is not None else None
+        self.reading = None
         if turn is not None:
             self._text, self._finish_reason = turn.text, turn.finish_reason
         if aborted:

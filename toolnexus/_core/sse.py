@@ -45,6 +45,8 @@ class SSEDecoder:
         self._data_size = 0
         self._type = ""
         self._id = ""
+        self.is_between_events = False
+        """Whether what comes next is the first byte of an event."""
 
     def receive(self, data: bytes) -> list[ServerSentEvent]:
         """Decode the next bytes of the stream.
@@ -69,6 +71,7 @@ class SSEDecoder:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if b"\n" not in data:
             self._hold(data)
+            self.is_between_events = self._is_between_events()
             return []
         lines = data.split(b"\n")
         if self._line:
@@ -92,11 +95,10 @@ class SSEDecoder:
                 self._field(line)
             elif self._data or self._type or self._id != self.last_event_id:
                 self._dispatch(events)
+        self.is_between_events = self._is_between_events()
         return events
 
-    @property
-    def is_between_events(self) -> bool:
-        """Whether what comes next is the first byte of an event."""
+    def _is_between_events(self) -> bool:
         return not (
             self._line or self._data or self._type or self._skip_lf or self._at_start or self._id != self.last_event_id
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
 
 from .._core.commands import AdmitTools, Checkpoint, Finish, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
+from .._core.response import Response
 from .._core.run import AgentRun
 from ..errors import APIConnectionError, ProtocolError, StoreError, ToolnexusError
 from ..events import StreamEvent
@@ -149,8 +150,8 @@ async def _exchange(
         try:
             run.response_opened(response.status, response.headers, time.time())
             events: Sequence[StreamEvent] = ()
-            while run.is_reading and not events:
-                events = await _read(run, response, audience)
+            while (reading := run.reading) is not None and not events:
+                events = await _read(run, reading, response, audience)
         except BaseException:
             await response.aclose()
             raise
@@ -160,8 +161,8 @@ async def _exchange(
     response, events = await _with_retries(open_response, policy, seen, bounds)
     try:
         yield events
-        while run.is_reading:
-            yield await _read(run, response, audience)
+        while (reading := run.reading) is not None:
+            yield await _read(run, reading, response, audience)
     finally:
         await response.aclose()
     await _play(after_llm(run, command, call.hooks), bounds)
@@ -257,16 +258,18 @@ async def _run_tools(
             yield await _play(after_tool(by_slot[outcome.slot], outcome, call.hooks), bounds)
 
 
-async def _read(run: AgentRun, response: AsyncResponse, audience: Audience) -> Sequence[StreamEvent]:
+async def _read(run: AgentRun, reading: Response, response: AsyncResponse, audience: Audience) -> Sequence[StreamEvent]:
     """Report the next read, or the end, of a response; observers see it before anybody sees the events."""
     try:
-        if not run.wants_bytes:
+        if not reading.wants_bytes:
             return run.response_ended(time.time())
         try:
-            data = await response.read(run.patience, run.progress)
+            data = await response.read(reading.turn.patience, reading.progress)
         except (APIConnectionError, ProtocolError) as error:
             return run.response_failed(error, time.time())
-        return run.receive(data, time.time()) if data else run.response_ended(time.time())
+        if not data:
+            return run.response_ended(time.time())
+        return run.receive(data, time.time() if run.observed else 0.0)  # the time is for observers
     finally:
         if run.observed:  # asked here, since this is done for every read
             audience.tell(run.take_news())

@@ -28,10 +28,12 @@ class Bounds:
         self.lent: Lenders = ()
         """The places in line that wait for what the run starts: its own, and those of the runs around it."""
         self._ended: str | None = None
+        self._is_free = not self.is_limited  # nothing can have ended it yet: what is looked at for every read
 
     def end(self, why: str) -> None:
         """End the run from outside, from any thread."""
         self._ended = why
+        self._is_free = False
         self.cancel.cancel()
 
     def close(self) -> None:
@@ -61,6 +63,8 @@ class Bounds:
 
     def check(self) -> None:
         """Raise if the run was cancelled or is out of time."""
+        if self._is_free:
+            return
         error = self.exceeded()
         if error is not None:
             raise error
@@ -112,6 +116,8 @@ class Patience:
         self._shortened_to: float | None = None
         self._until: float | None = None
         self._progress_timeout = progress_timeout
+        self.times_progress = progress_timeout is not None
+        """Whether `wait_begins` and `wait_ended` are of any use."""
         self._progress = 0
         self._left = progress_timeout or 0.0
         self._stalls_at: float | None = None

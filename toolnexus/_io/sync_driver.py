@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
 
 from .._core.commands import AdmitTools, Checkpoint, Finish, RunTools, SendRequest, ToolCall, ToolOutcome, WaitFor
+from .._core.response import Response
 from .._core.run import AgentRun
 from ..errors import APIConnectionError, ConfigurationError, ProtocolError, StoreError, ToolnexusError
 from ..events import StreamEvent
@@ -87,15 +88,14 @@ def _drive(call: Call, world: SyncWorld, bounds: Bounds) -> Generator[Sequence[S
         run, first = call.begin(stored, audience.watch)
         audience.tell(run.take_news())
         with closing(_carry_out(run, first, call, kept, world, bounds, audience)) as batches:
-            for events in batches:
-                if place is not None or bounds.is_limited:  # the user's own code takes time: look after each event
-                    for event in events:
-                        yield (event,)
-                        if place is not None:
-                            place.stepped()
-                        bounds.check()
-                else:
-                    yield events
+            if place is None and not bounds.is_limited:
+                yield from batches  # to the end: nothing is left for the loop
+            for events in batches:  # the user's own code takes time: look after each event
+                for event in events:
+                    yield (event,)
+                    if place is not None:
+                        place.stepped()
+                    bounds.check()
     except BaseException as error:
         if sys.is_finalizing():  # a stream that was open when the process ended: nobody can be told any more
             raise
@@ -175,8 +175,8 @@ def _exchange(
         try:
             run.response_opened(response.status, response.headers, time.time())
             events: Sequence[StreamEvent] = ()
-            while run.is_reading and not events:
-                events = _read(run, response, audience)
+            while (reading := run.reading) is not None and not events:
+                events = _read(run, reading, response, audience)
         except BaseException:
             response.close()
             raise
@@ -186,8 +186,8 @@ def _exchange(
     response, events = _with_retries(open_response, policy, seen, bounds)
     try:
         yield events
-        while run.is_reading:
-            yield _read(run, response, audience)
+        while (reading := run.reading) is not None:
+            yield _read(run, reading, response, audience)
     finally:
         response.close()
     _play(after_llm(run, command, call.hooks))
@@ -272,16 +272,18 @@ def _run_tools(calls: Sequence[ToolCall], call: Call, tools: SyncTools, bounds: 
         yield _play(after_tool(by_slot[outcome.slot], outcome, call.hooks))
 
 
-def _read(run: AgentRun, response: SyncResponse, audience: Audience) -> Sequence[StreamEvent]:
+def _read(run: AgentRun, reading: Response, response: SyncResponse, audience: Audience) -> Sequence[StreamEvent]:
     """Report the next read, or the end, of a response; observers see it before anybody sees the events."""
     try:
-        if not run.wants_bytes:
+        if not reading.wants_bytes:
             return run.response_ended(time.time())
         try:
-            data = response.read(run.patience, run.progress)
+            data = response.read(reading.turn.patience, reading.progress if response.times_progress else 0)
         except (APIConnectionError, ProtocolError) as error:
             return run.response_failed(error, time.time())
-        return run.receive(data, time.time()) if data else run.response_ended(time.time())
+        if not data:
+            return run.response_ended(time.time())
+        return run.receive(data, time.time() if run.observed else 0.0)  # the time is for observers
     finally:
         if run.observed:  # asked here, since this is done for every read
             audience.tell(run.take_news())

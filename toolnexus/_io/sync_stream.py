@@ -19,22 +19,14 @@ class EventStream:
 
     def __init__(self, batches: Generator[Sequence[StreamEvent], None, None]) -> None:
         self._batches = batches
-        self._batch: Iterator[StreamEvent] = iter(())
-        self._result: results.RunResult | None = None
+        self._results: list[results.RunResult] = []
+        self._events = _one_by_one(batches, self._results)
 
     def __iter__(self) -> Iterator[StreamEvent]:
-        return self
+        return self._events  # not self: a `for` would call our `__next__` for every event
 
     def __next__(self) -> StreamEvent:
-        for event in self._batch:  # the next one, if there is one
-            return event
-        while True:
-            batch = iter(next(self._batches))
-            for event in batch:
-                self._batch = batch
-                if type(event) is DoneEvent:
-                    self._result = event.result
-                return event
+        return next(self._events)
 
     def __enter__(self) -> Self:
         return self
@@ -46,7 +38,7 @@ class EventStream:
 
     def close(self) -> None:
         """End the run if it is not over; may be called again."""
-        self._batch = iter(())
+        self._events.close()
         self._batches.close()
 
     @property
@@ -56,6 +48,16 @@ class EventStream:
         Raises:
             RuntimeError: The run is not over, or did not end well.
         """
-        if self._result is None:
+        if not self._results:
             raise RuntimeError("the run has no result yet; read the events to their end first")
-        return self._result
+        return self._results[0]
+
+
+def _one_by_one(
+    batches: Iterator[Sequence[StreamEvent]], given_out: list[results.RunResult]
+) -> Generator[StreamEvent, None, None]:
+    """The events of `batches`; the run's result is in `given_out` when the `DoneEvent` is given out."""
+    for events in batches:
+        if events and type(last := events[-1]) is DoneEvent:
+            given_out.append(last.result)
+        yield from events

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..config import ClientConfig
@@ -123,13 +123,11 @@ class SyncResponse:
         self._response = response
         self._patience = patience
         self._watch = _Watch(response, patience.bounds)
-        # A mock's response may have been read before.
-        self._body = (
-            response.iter_bytes()
-            if not isinstance(response, DirectResponse) and response.is_stream_consumed
-            else response.iter_raw()
-        )
+        self._body = _body(response)
         self._decoder = decoder_for(response)
+        self.times_progress = patience.times_progress
+        """Whether `read` wants to know of progress."""
+        self._is_plain = self._decoder is None and not self.times_progress  # as nearly every reply: nothing but reads
         self.status = response.status_code
         self.headers: Mapping[str, str] = {k.lower(): v for k, v in response.headers.items()}
 
@@ -142,16 +140,27 @@ class SyncResponse:
         """
         if patience is not None and self._patience.shorten(patience):
             self._watch.shorten(patience)
-        self._watch.expect_progress(self._patience.wait_begins(progress))
-        data = self._next() if self._decoder is None else self._next_decoded(self._decoder)
-        self._watch.expect_progress(None)
+        if self._is_plain:
+            data = self._next()
+        else:
+            data = self._wait_for_progress(progress) if self.times_progress else self._wait()
         if isinstance(data, Exception):
             raise self._transport.error(data, self._patience)
-        if not data and (stalled := self._patience.stalled()):
-            raise stalled
-        self._patience.wait_ended()
         self._patience.bounds.check()  # bytes may come for ever, and an interrupted connection reads as an end
         return data
+
+    def _wait_for_progress(self, progress: int) -> bytes | Exception:
+        self._watch.expect_progress(self._patience.wait_begins(progress))
+        data = self._wait()
+        self._watch.expect_progress(None)
+        if not data and (stalled := self._patience.stalled()):
+            raise stalled
+        if not isinstance(data, Exception):
+            self._patience.wait_ended()
+        return data
+
+    def _wait(self) -> bytes | Exception:
+        return self._next() if self._decoder is None else self._next_decoded(self._decoder)
 
     def _next_decoded(self, decoder: Decoder) -> bytes | Exception:
         while not (piece := decoder.take()):
@@ -164,7 +173,10 @@ class SyncResponse:
 
     def _next(self) -> bytes | Exception:
         try:
-            return next(self._body, b"")
+            for piece in self._body:
+                if piece:
+                    return piece
+            return b""
         except foreign() as error:
             return error
 
@@ -172,6 +184,15 @@ class SyncResponse:
         """Let go of the reply; its connection is used again if the whole body was read."""
         self._watch.close()
         self._response.close()
+
+
+def _body(response: DirectResponse | httpx.Response) -> Iterator[bytes]:
+    if isinstance(response, DirectResponse):
+        return response.iter_raw()
+    # Not iter_raw(), which costs much for each piece and only counts. A mock's response may have been read before.
+    stream = response.iter_bytes() if response.is_stream_consumed else response.stream
+    assert isinstance(stream, Iterable)  # a Client's response has no other
+    return iter(stream)
 
 
 class _Watch:

@@ -22,6 +22,7 @@ from ..sse import ServerSentEvent
 
 _NOT_ITSELF = re.compile(rb"[\\\x00-\x1f]")
 """What keeps the inside of a JSON string from standing for itself (RFC 8259, section 7)."""
+_ENDS_OR_ESCAPES = re.compile(rb'["\\\x00-\x1f]')
 _PROBE = "probe"
 _MAX_IN_VAIN = 4
 
@@ -51,6 +52,28 @@ class DeltaTemplate:
     def may_help(self) -> bool:
         """Whether there is a template, or may soon be one."""
         return self._in_vain < _MAX_IN_VAIN
+
+    def sole_text(self, data: bytes, max_bytes: int) -> str | None:
+        """The text of the one event that `data` is, if that is like the one that was learnt, and plainly spelled.
+
+        It is what `texts` would find, found faster: many a server sends each event by itself.
+        """
+        head, tail = self._head, self._tail
+        if not head or not data.startswith(head) or not data.endswith(tail):
+            return None
+        size = len(data)
+        start, end = len(head), size - len(tail)
+        if start > end or size > max_bytes:
+            return None
+        inside = data[start:end]
+        if _ENDS_OR_ESCAPES.search(inside):
+            return None
+        try:
+            text = inside.decode()
+        except UnicodeDecodeError:
+            return None
+        self._is_used = True
+        return text
 
     def texts(self, data: bytes, at: int, max_bytes: int) -> tuple[list[str], int]:
         """Take the events at `at` in an event stream as long as they are like the one that was learnt.
