@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.server import says
+from tests.server import Response, says
 from toolnexus import AsyncClient, StreamInterruptedError, SyncClient
 from toolnexus._io import http11
 
@@ -154,4 +154,22 @@ def test_a_connection_that_was_idle_for_too_long_is_not_used_again(connect, serv
     client = connect(server)
     assert client.stream("Hi?").text == "Hi."
     assert client.stream("Hi?").text == "Hi again."
+    assert server.connections == 2
+
+
+def chunked(text: str) -> bytes:
+    event = b'data: {"choices": [{"delta": {"content": "%b"}, "finish_reason": "stop"}]}\n\n' % text.encode()
+    pieces = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (event, b"data: [DONE]\n\n"))
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    return head + pieces + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize("first", [chunked("Hi."), body(), b"HTTP/1.1 204 No Content\r\n\r\n"])
+@pytest.mark.parametrize("more", [chunked("Nobody asked."), b"\r\n", b"H"])
+def test_what_a_server_sends_behind_its_response_is_no_answer_to_the_next_request(connect, serve, first, more):
+    server = serve(Response([first + more], framing="none"), says("Hello."))
+    client = connect(server, retries=0)
+    with contextlib.suppress(StreamInterruptedError):
+        assert client.stream("Hi?").text == "Hi."
+    assert client.stream("Hello?").text == "Hello."
     assert server.connections == 2

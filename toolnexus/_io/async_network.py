@@ -289,7 +289,7 @@ class AsyncLineStream:
     @property
     def is_readable(self) -> bool:
         """Whether a read would not wait; of an idle connection, that the server has closed it."""
-        return bool(self._line.inflow.held) or self._protocol.is_readable
+        return self._protocol.is_readable
 
 
 class AsyncDirectTransport:
@@ -348,7 +348,7 @@ class AsyncDirectTransport:
     def give_back(self, line: AsyncLine) -> None:
         """Keep the connection for the next request if nothing is left on it, else drop it."""
         line.patience = None
-        if line.http.finish() and not self._closed:
+        if line.http.finish() and not line.inflow.held and not self._closed:
             line.rest()
             self._busy.discard(line)
             self._idle.append(line)

@@ -77,9 +77,10 @@ class Http11:
         """End the exchange.
 
         Returns:
-            Whether the connection may be used for another, since nothing is left on it.
+            Whether the connection may be used for another, since nothing is left on it: bytes behind the response
+            would be taken for the answer to the next request (RFC 9112, section 9.3: the association is by order).
         """
-        if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
+        if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE or self._h11.trailing_data[0]:
             return False
         self._h11.start_next_cycle()
         self._expires = time.monotonic() + _KEEPALIVE_S

@@ -172,7 +172,7 @@ class LineStream:
     @property
     def is_readable(self) -> bool:
         """Whether a read would not wait; of an idle connection, that the server has closed it."""
-        return bool(self._line.inflow.held) or _is_readable(self._socket)
+        return _is_readable(self._socket)
 
 
 def _is_readable(sock: socket.socket) -> bool:
@@ -257,7 +257,7 @@ class DirectTransport:
         line.patience = None
         try:
             with self._lock:
-                if line.http.finish() and not self._closed:
+                if line.http.finish() and not line.inflow.held and not self._closed:
                     self._idle.append(line)
                     self._busy.discard(line)
                     line.owner = None
