@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolnexus._core.commands import RunTools, SendRequest, ToolOutcome
+from toolnexus._core.response import Response
 from toolnexus._core.run import AgentRun
 from toolnexus._core.setup import RunSetup
 from toolnexus._core.wire.openai import OpenAIWire
@@ -74,12 +75,18 @@ def sse(*payloads: Any) -> bytes:
     )
 
 
+def reading(run: AgentRun) -> Response:
+    """The response that is being read."""
+    assert run.reading is not None
+    return run.reading
+
+
 def feed(run: AgentRun, *pieces: bytes, status: int = 200, now: float = 0.0, **headers: str) -> list[StreamEvent]:
     """A whole reply, read in these pieces, all at `now`."""
     run.response_opened(status, {name.replace("_", "-"): value for name, value in headers.items()}, now)
     events: list[StreamEvent] = []
     for piece in pieces:
-        if not run.wants_bytes:
+        if not reading(run).wants_bytes:
             break
         events += run.receive(piece, now)
     events += run.response_ended(now)

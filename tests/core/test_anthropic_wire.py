@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.claude import Payload, begin, call, delta, end, finish, start, text, thought
-from tests.core.scripted import feed, make_run, make_tool, settle, sse
+from tests.core.scripted import feed, make_run, make_tool, reading, settle, sse
 from tests.validators import anthropic
 from toolnexus._core.commands import Finish, ModelOptions, RunTools, SendRequest
 from toolnexus._core.run import AgentRun
@@ -670,7 +670,7 @@ def test_every_known_shape_of_an_error_is_one(
     with pytest.raises(cls, match=words) as caught:
         run.receive(b"")
     assert caught.value.status_code is None
-    assert run.shown
+    assert reading(run).shown
 
 
 def test_the_name_of_the_event_stands_in_for_a_missing_type() -> None:

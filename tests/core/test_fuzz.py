@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.scripted import DONE, make_run, make_tool, sse
+from tests.core.scripted import DONE, make_run, make_tool, reading, sse
 from tests.tables import wire_cases
 from toolnexus._core.commands import Finish, RunTools, SendRequest
 from toolnexus._core.run import AgentRun
@@ -166,7 +166,7 @@ def test_no_call_of_a_stream_that_is_cut_runs(chunks: list[Any]) -> None:
         run = make_run(*TOOLS)
         run.response_opened(200, {}, 0.0)
         run.receive(body[: end - 1])  # the last event lacks its blank line
-        complete = run.patience is not None
+        complete = reading(run).turn.patience is not None
         try:
             run.response_failed(StreamInterruptedError("reset"))
         except ToolnexusError:

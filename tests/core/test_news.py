@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import claude
-from tests.core.scripted import DONE, answer, call_chunk, chunk, feed, make_run, make_tool, say, settle, sse
+from tests.core.scripted import DONE, answer, call_chunk, chunk, feed, make_run, make_tool, reading, say, settle, sse
 from toolnexus._core.chunk_log import News
 from toolnexus._core.commands import Finish, RunTools, SendRequest, ToolOutcome
 from toolnexus._core.run import AgentRun
@@ -443,7 +443,7 @@ def test_a_try_that_broke_off_in_the_arguments_of_a_call_has_no_finish_and_its_d
     run = observed(LOOK)
     run.take_news()
     opened(run, BEGUN_CALL)
-    assert not run.shown
+    assert not reading(run).shown
     fail(run)
     answer(run, ONE_CALL)
     assert told(run) == [
@@ -667,7 +667,7 @@ def test_each_response_is_told_as_deltas_usage_finish_summary_message_and_only_t
         run.response_opened(200, {}, 0.0)
         events: list[StreamEvent] = []
         for begin, end in itertools.pairwise([0, *cuts, len(body)]):
-            if begin < end and run.wants_bytes:
+            if begin < end and reading(run).wants_bytes:
                 events += run.receive(body[begin:end])
                 listen()
         events += run.response_ended()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.scripted import chunk, make_run, sse
+from tests.core.scripted import chunk, make_run, reading, sse
 from toolnexus._core.run import AgentRun
 from toolnexus._core.wire.anthropic import AnthropicWire
 
@@ -35,10 +35,10 @@ OPENAI = {
 @pytest.mark.parametrize("payload", OPENAI.values(), ids=OPENAI)
 def test_each_delta_is_progress(payload):
     run = opened(make_run())
-    seen = [run.progress]
+    seen = [reading(run).progress]
     for payload_again in (payload, call_delta(arguments="1")):
         run.receive(sse(payload_again))
-        seen.append(run.progress)
+        seen.append(reading(run).progress)
     assert len(set(seen)) == 3
 
 
@@ -56,9 +56,9 @@ NOTHING = {
 @pytest.mark.parametrize("data", NOTHING.values(), ids=NOTHING)
 def test_bytes_that_are_no_delta_are_no_progress(data):
     run = opened(make_run(), sse(chunk("Hi"), call_delta(name="look", arguments="{")))
-    before = run.progress
+    before = reading(run).progress
     run.receive(data)
-    assert run.progress == before
+    assert reading(run).progress == before
 
 
 def anthropic(**payload: Any) -> bytes:
@@ -86,20 +86,18 @@ ANTHROPIC = {
 @pytest.mark.parametrize(("content", "delta"), ANTHROPIC.values(), ids=ANTHROPIC)
 def test_each_delta_of_anthropics_is_progress_and_a_ping_is_not(content, delta):
     run = opened(make_run(wire=AnthropicWire()), anthropic(type="message_start", message={"content": []}))
-    seen = [run.progress]
+    seen = [reading(run).progress]
     for data in (block(**content), anthropic(type="content_block_delta", index=0, delta=delta)):
         run.receive(data)
-        seen.append(run.progress)
+        seen.append(reading(run).progress)
     assert len(set(seen)) == 3
     run.receive(anthropic(type="ping"))
     run.receive(b": still here\n\n")
-    assert run.progress == seen[-1]
+    assert reading(run).progress == seen[-1]
 
 
 def test_progress_is_that_of_one_response():
-    run = make_run()
-    assert run.progress == 0
-    opened(run, sse(chunk("Hi")))
-    assert run.progress > 0
+    run = opened(make_run(), sse(chunk("Hi")))
+    assert reading(run).progress > 0
     run.response_opened(200, {}, 0.0)  # the response was asked for again
-    assert run.progress == 0
+    assert reading(run).progress == 0

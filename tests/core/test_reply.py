@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.scripted import DONE, chunk, make_run, sse
+from tests.core.scripted import DONE, chunk, make_run, reading, sse
 from toolnexus._core.reply import Reply
 from toolnexus._core.run import AgentRun
 from toolnexus._core.turn import DRAIN_S, LINGER_S, Turn
@@ -232,18 +232,16 @@ def opened(status: int = 200, **headers: str) -> AgentRun:
 
 
 def test_patience_is_unlimited_then_short_then_very_short() -> None:
-    run = make_run()
-    assert run.patience is None
-    run.response_opened(200, {}, 0.0)
-    assert run.patience is None
+    run = opened()
+    assert reading(run).turn.patience is None
     run.receive(sse(chunk("Hi")))
-    assert run.patience is None
+    assert reading(run).turn.patience is None
     run.receive(sse(chunk(finish="stop")))
-    assert run.patience == LINGER_S
+    assert reading(run).turn.patience == LINGER_S
     run.receive(DONE)
-    assert run.patience == DRAIN_S
+    assert reading(run).turn.patience == DRAIN_S
     run.response_ended()
-    assert run.patience is None
+    assert run.reading is None
 
 
 def test_a_reset_after_the_finish_reason_ends_the_response_well() -> None:
@@ -272,10 +270,10 @@ def test_an_error_status_whose_body_breaks_off_is_still_that_error() -> None:
 def test_half_of_a_character_that_was_held_back_was_not_shown() -> None:
     run = opened()
     assert run.receive(sse(chunk("\ud83d"))) == []
-    assert not run.shown
+    assert not reading(run).shown
     with pytest.raises(StreamInterruptedError):
         run.response_ended()
-    assert not run.shown
+    assert not reading(run).shown
 
 
 def test_text_of_a_whole_reply_that_turns_out_to_be_an_error_was_not_shown() -> None:
@@ -283,7 +281,7 @@ def test_text_of_a_whole_reply_that_turns_out_to_be_an_error_was_not_shown() -> 
     run.receive(json.dumps({"choices": [{"message": {"content": "Hi"}, "finish_reason": "error"}]}).encode())
     with pytest.raises(APIStatusError, match="finish_reason 'error'"):
         run.response_ended()
-    assert not run.shown
+    assert not reading(run).shown
     run.abandon()
     assert run.result().text == "Hi"
 

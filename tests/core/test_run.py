@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.scripted import DONE, answer, call_chunk, chunk, feed, make_run, make_tool, say, settle, sse
+from tests.core.scripted import DONE, answer, call_chunk, chunk, feed, make_run, make_tool, reading, say, settle, sse
 from tests.core.wire_judge import check_history
 from toolnexus._core.commands import (
     APPROVAL,
@@ -655,10 +655,10 @@ def test_a_result_keeps_its_images_in_the_transcript() -> None:
 def test_what_came_before_an_error_is_returned_and_the_next_call_raises_it() -> None:
     run = make_run(LOOK)
     run.response_opened(200, {}, 0.0)
-    assert run.wants_bytes
+    assert reading(run).wants_bytes
     assert run.receive(sse(chunk("Hel"), "nonsense", chunk("lo"))) == [TextEvent("Hel")]
-    assert not run.wants_bytes
-    assert run.shown
+    assert not reading(run).wants_bytes
+    assert reading(run).shown
     for _ in range(2):
         with pytest.raises(ProtocolError, match="nonsense"):
             run.receive(b"more")
@@ -673,8 +673,8 @@ def test_an_error_before_anything_is_raised_at_once_and_the_response_may_be_aske
     run.response_opened(200, {}, 0.0)
     with pytest.raises(RateLimitError):
         run.receive(sse({"error": {"message": "Slow.", "type": "rate_limit_error"}}))
-    assert not run.shown
-    assert run.is_reading
+    assert not reading(run).shown
+    assert run.reading is not None
     assert say(run) == [TextEvent("Done.")]
     assert (run.result().turns, run.result().text) == (1, "Done.")
 
@@ -807,7 +807,7 @@ def asked(run: AgentRun) -> None:
     pass
 
 
-def reading(run: AgentRun) -> None:
+def in_the_middle(run: AgentRun) -> None:
     run.response_opened(200, {}, 0.0)
 
 
@@ -821,7 +821,8 @@ def waiting(run: AgentRun) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prepare", "allowed"), [(asked, {0}), (reading, {0, 1, 2, 3}), (acting, {4}), (waiting, {5, 6}), (say, set[int]())]
+    ("prepare", "allowed"),
+    [(asked, {0}), (in_the_middle, {0, 1, 2, 3}), (acting, {4}), (waiting, {5, 6}), (say, set[int]())],
 )
 def test_facts_that_no_command_asked_for_are_errors_and_change_nothing(
     prepare: Callable[[AgentRun], object], allowed: set[int]
@@ -886,7 +887,7 @@ def test_there_is_no_last_event_before_the_end() -> None:
 # -- a run is data
 
 
-@pytest.mark.parametrize("prepare", [asked, reading, abandoned_in_mid_answer, acting, waiting, say])
+@pytest.mark.parametrize("prepare", [asked, in_the_middle, abandoned_in_mid_answer, acting, waiting, say])
 def test_a_run_can_be_copied_at_any_point_and_both_go_on_alike(prepare: Callable[[AgentRun], object]) -> None:
     run = make_run(LOOK, can_wait=True)
     prepare(run)
@@ -894,7 +895,7 @@ def test_a_run_can_be_copied_at_any_point_and_both_go_on_alike(prepare: Callable
 
     def go_on(run: AgentRun) -> Any:
         match run.next_command():
-            case SendRequest() if run.is_reading:
+            case SendRequest() if run.reading is not None:
                 return [*run.receive(sse(chunk("lo."), chunk(finish="stop"))), *run.response_ended()]
             case SendRequest():
                 return say(run)
@@ -905,9 +906,9 @@ def test_a_run_can_be_copied_at_any_point_and_both_go_on_alike(prepare: Callable
             case _:
                 return run.done()
 
-    before = run.next_command(), run.messages, run.is_reading
+    before = run.next_command(), run.messages, run.reading is not None
     events = go_on(other)
-    assert (run.next_command(), run.messages, run.is_reading) == before
+    assert (run.next_command(), run.messages, run.reading is not None) == before
     assert go_on(run) == events
     assert (run.next_command(), run.messages) == (other.next_command(), other.messages)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from tests.core.scripted import reading
 from toolnexus import errors
 from toolnexus._core.commands import Finish, RunTools, SendRequest, ToolCall, ToolOutcome
 from toolnexus._core.run import AgentRun
@@ -94,7 +95,7 @@ def _play(
                     tries = 0
                 except errors.ToolnexusError as error:
                     tries += 1
-                    if run.shown or tries > policy.retries or not policy.is_retryable(error):
+                    if reading(run).shown or tries > policy.retries or not policy.is_retryable(error):
                         run.abandon()
                         out.error, out.result = error, run.result()
                         return out
@@ -114,11 +115,11 @@ def _exchange(run: AgentRun, turn: dict[str, Any], cut: Cut, ending: str, events
     run.response_opened(turn["status"], {k.lower(): v for k, v in turn["headers"].items()}, 0.0)
     writes = [base64.b64decode(c) for c in turn.get("chunks_b64", ())] or [c.encode() for c in turn["chunks"]]
     for data in cut(writes):
-        if not run.wants_bytes:
+        if not reading(run).wants_bytes:
             break
         events += run.receive(data)
     is_stream = turn["status"] == 200 and not b"".join(writes).startswith((b"{", b"<"))
-    if turn["end"] == "reset" or (ending == "reset" and is_stream and run.wants_bytes):
+    if turn["end"] == "reset" or (ending == "reset" and is_stream and reading(run).wants_bytes):
         events += run.response_failed(errors.StreamInterruptedError("the connection was reset"))
     else:
         events += run.response_ended()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tests.core.scripted import make_tool
+from tests.core.scripted import make_tool, reading
 from tests.core.test_anthropic_fuzz import SHAPES
 from tests.core.wire_cases import WIRES
 from tests.fuzz import anthropic as claude
@@ -35,7 +35,7 @@ from toolnexus._core.payload import well_formed
 from toolnexus._core.run import AgentRun
 from toolnexus._core.setup import RunSetup
 from toolnexus._core.transcript import closed
-from toolnexus._io.request import BodyWriter
+from toolnexus._io.body import BodyWriter
 from toolnexus.errors import APITimeoutError, StreamInterruptedError, ToolnexusError
 from toolnexus.events import DoneEvent, StreamEvent, ToolCallEvent, event_from_json, event_to_json
 from toolnexus.limits import Limits
@@ -118,7 +118,7 @@ class Course:
 
     def report(self, fact: Fact, *, asked_for: bool) -> None:
         run = self.run
-        before = run.next_command(), run.messages, run.is_reading
+        before = run.next_command(), run.messages, run.reading is not None
         events: Sequence[StreamEvent] = ()
         error: Exception | None = None
         try:
@@ -129,7 +129,7 @@ class Course:
         if error is not None:
             assert len(str(error).encode()) < 3000
             assert (run.next_command(), run.messages) == before[:2]
-            assert isinstance(error, ToolnexusError) or run.is_reading is before[2]
+            assert isinstance(error, ToolnexusError) or (run.reading is not None) is before[2]
         self.told += events
         for event in events:
             assert event_from_json(event_to_json(event)) == event
@@ -166,9 +166,9 @@ class Course:
         run, source = self.run, self.source
         match run.next_command():
             case SendRequest():
-                if not run.is_reading:
+                if run.reading is None:
                     return self.open_response()
-                if self.pieces and run.wants_bytes:
+                if self.pieces and reading(run).wants_bytes:
                     piece = self.pieces.pop(0)
                     return lambda: run.receive(piece)
                 if not source.below(4):
@@ -201,11 +201,11 @@ class Course:
             case 0:
                 return self.open_response(), isinstance(command, SendRequest)
             case 1:
-                return partial(run.receive, source.raw(20)), run.is_reading
+                return partial(run.receive, source.raw(20)), run.reading is not None
             case 2:
-                return run.response_ended, run.is_reading
+                return run.response_ended, run.reading is not None
             case 3:
-                return self.broken_off(), run.is_reading
+                return self.broken_off(), run.reading is not None
             case 4:
                 return partial(run.tool_admitted, slot, {}), isinstance(command, AdmitTools) and slot in slots
             case 5:

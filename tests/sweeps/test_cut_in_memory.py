@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from tests.core.scripted import make_run, make_tool
+from tests.core.scripted import make_run, make_tool, reading
 from tests.core.wire_cases import WIRES
 from tests.sweeps.answers import ARGS, CALL_ID, STREAMED, TEXT, TOOL, WHOLE, Answer, Style
 from toolnexus._core.commands import RunTools, SendRequest
@@ -51,10 +51,10 @@ def play(
     error: ToolnexusError | None = None
     try:
         for piece in pieces:
-            if not run.wants_bytes:
+            if not reading(run).wants_bytes:
                 break
             events += run.receive(piece)
-            assert run.shown == bool(events)
+            assert reading(run).shown == bool(events)
         events += end(run)
     except ToolnexusError as raised:
         error = raised

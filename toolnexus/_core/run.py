@@ -80,8 +80,7 @@ class AgentRun:
         self._summaries: list[StreamSummary] = []
         self._log = ChunkLog(setup.batch) if setup.observed else None
         self.reading: Response | None = None
-        """The response that is being read. A driver asks it itself, before each read, what `wants_bytes` and its like
-        below say too."""
+        """The response that is being read, from `response_opened` to its end."""
         # the calls that are being settled, and what is to be said when they are
         self._calls: Calls | None = None
         self._prompt = setup.prompt
@@ -199,34 +198,6 @@ class AgentRun:
         )
         reply = Reply(status, headers, now, self._setup.wire.reader(turn), turn, self._setup.limits)
         self.reading = Response(turn, reply)
-
-    @property
-    def is_reading(self) -> bool:
-        """Whether a response is open: it wants bytes, or its end reported."""
-        return self.reading is not None
-
-    @property
-    def wants_bytes(self) -> bool:
-        """Whether more of the body is of use; else report `response_ended`."""
-        return self.reading is not None and self.reading.wants_bytes
-
-    @property
-    def patience(self) -> float | None:
-        """Seconds that reading on is worth, in all, now that the answer is complete; `None` before."""
-        return self.reading.turn.patience if self.reading is not None else None
-
-    @property
-    def progress(self) -> int:
-        """How far the model has come with this response: a number that changes with each delta, and with nothing else.
-
-        Comments and pings are no progress, although they are bytes.
-        """
-        return self.reading.progress if self.reading is not None else 0
-
-    @property
-    def shown(self) -> bool:
-        """Whether anything of this response was shown, so that asking for it again would show it twice."""
-        return self.reading is not None and self.reading.shown
 
     def take_news(self) -> Sequence[News]:
         """What observers are to see: chunks, summaries and messages since the last call, in order."""

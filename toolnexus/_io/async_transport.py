@@ -12,11 +12,11 @@ from ..config import ClientConfig
 from ..errors import RunCancelledError, ToolnexusError
 from .async_network import AsyncDirectResponse, AsyncDirectTransport
 from .async_pump import Pump
+from .body import RequestBody
 from .bounds import Bounds, Patience
 from .decoding import Decoder, decoder_for
 from .proxied import async_proxied
 from .request import (
-    RequestBody,
     endpoint,
     environment_proxy,
     hidden_query,

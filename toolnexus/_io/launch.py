@@ -50,10 +50,10 @@ from ..retry import RetrySeen
 from ..stores import Keep
 from ..suspension import Answer
 from ..tools.toolkit import Toolkit
+from .body import BodyWriter, RequestBody
 from .bounds import Bounds
 from .hooking import Audience
 from .lines import Place
-from .request import BodyWriter, RequestBody
 
 _WIRES: dict[Style, Callable[[], Wire]] = {"openai": OpenAIWire, "anthropic": AnthropicWire}
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import ClientConfig
 from ..errors import RunCancelledError, ToolnexusError
+from .body import RequestBody
 from .bounds import Bounds, Patience
 from .decoding import Decoder, decoder_for
 from .request import (
-    RequestBody,
     endpoint,
     environment_proxy,
     hidden_query,

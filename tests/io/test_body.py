@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolnexus._io.request import BodyWriter
+from toolnexus._io.body import BodyWriter
 from toolnexus.errors import ConfigurationError
 
 VALUES = st.recursive(
