@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from statistics import quantiles
 
 from . import child, latency
@@ -24,7 +25,7 @@ from .subjects import (
     toolnexus_on_disk,
     toolnexus_over_httpx,
 )
-from .timing import MICROSECONDS, Figure, compare
+from .timing import MICROSECONDS, Figure, compare, cpu_time
 
 STYLES: tuple[Style, ...] = ("openai", "anthropic")
 
@@ -46,13 +47,21 @@ class Bench:
         return Place(self.address.root(scenario, tls=tls), scenario, style)
 
     def compare(
-        self, title: str, unit: str, place: Place, subjects: dict[str, Subject], *, is_async: bool | None
+        self,
+        title: str,
+        unit: str,
+        place: Place,
+        subjects: dict[str, Subject],
+        *,
+        is_async: bool | None,
+        in_a_row: int = 1,
     ) -> Figure:
         """`subjects`, and the peers that can do the same."""
         if self.with_peers and is_async is not None:
             subjects |= peers(place.style, tools=place.scenario.has_tools, is_async=is_async)
         title = f"{title}, {place.style}" + (", async" if is_async else "")
-        return compare(title, unit, {name: (subject, place) for name, subject in subjects.items()}, self.rounds)
+        places = {name: (subject, place) for name, subject in subjects.items()}
+        return compare(title, unit, places, self.rounds, measure=partial(cpu_time, in_a_row=in_a_row))
 
 
 SYNC: dict[str, Subject] = {"floor": floor, "toolnexus": toolnexus}
@@ -84,8 +93,10 @@ def tools(bench: Bench) -> Iterator[Figure]:
         yield bench.compare("tools: CPU per turn", "µs", place, dict(SYNC), is_async=False)
         yield bench.compare("tools: CPU per turn", "µs", place, dict(ASYNC), is_async=True)
     place = bench.place(f"par-{bench.size(20, 2)}", "openai")
-    yield bench.compare("par: CPU per run with 20 parallel calls", "µs", place, dict(SYNC), is_async=False)
-    yield bench.compare("par: CPU per run with 20 parallel calls", "µs", place, dict(ASYNC), is_async=True)
+    for title, in_a_row in (("one alone, in cold caches", 1), ("ten in a row", 10)):
+        title = f"par: CPU per run with 20 parallel calls, {title}"
+        yield bench.compare(title, "µs", place, dict(SYNC), is_async=False, in_a_row=in_a_row)
+        yield bench.compare(title, "µs", place, dict(ASYNC), is_async=True, in_a_row=in_a_row)
 
 
 def growth(bench: Bench) -> Iterator[Figure]:
