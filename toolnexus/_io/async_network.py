@@ -211,8 +211,10 @@ class AsyncLine:
         request = self.http.request(endpoint, body)
         with contextlib.suppress(faults.WriteError):  # a server may answer, and go, before it has read all
             await self.stream.write(request, timeouts.write)
-        while (head := self.http.head()) is None:
+        head = None
+        while head is None:
             self.http.receive(await self.stream.read(_READ_BYTES, timeouts.read))
+            head = self.http.head()
         self.inflow.body_expected()
         return head
 
@@ -400,7 +402,7 @@ class AsyncDirectResponse:
                     yield joined
             if chunks.error is not None:
                 raise chunks.error
-            self._line.inflow.held = chunks.rest
+            http.receive(chunks.rest)  # empty at the end of the connection, for h11 too
         while (part := http.body()) != b"":
             if part is None:
                 http.receive(await stream.read(_READ_BYTES, self._idle))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from .._core.payload import well_formed
@@ -50,9 +51,9 @@ class BodyWriter:
         if list not in map(type, value.values()) or not all(type(key) is str for key in value):
             return _text(value)
         return b"{%b}" % b",".join(
-            b"%b:[%b]" % (_text(key), b",".join([self._item(one, before) for one in item]))
+            b"%b:[%b]" % (_name(key), b",".join([self._item(one, before) for one in item]))
             if type(item) is list
-            else b"%b:%b" % (_text(key), _text(item))
+            else b"%b:%b" % (_name(key), _text(item))
             for key, item in value.items()
         )
 
@@ -68,3 +69,6 @@ class BodyWriter:
 
 def _text(value: object) -> bytes:
     return well_formed(_json(value)).encode()  # a prompt, too, may hold half of a surrogate pair
+
+
+_name = lru_cache(maxsize=256)(_text)  # members have few names

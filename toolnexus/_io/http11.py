@@ -17,6 +17,8 @@ _KEEPALIVE_S = 60.0
 """How long an idle connection is kept; servers and load balancers close theirs after about a minute."""
 _MAX_HEAD_BYTES = 100 * 1024
 """Of a response's head, or a trailer; as in httpcore."""
+_NO_LENGTH = b"0\r\n\r\n"
+_END = h11.EndOfMessage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +38,23 @@ class Http11:
 
     def __init__(self) -> None:
         self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+        self._request: h11.Request | None = None
+        """What h11 is told of each request: all but the length of its body, and the body."""
         self._expires = 0.0
 
     def request(self, endpoint: Endpoint, body: bytes) -> bytes:
-        """Begin an exchange: what to send. After this, call `head`."""
-        headers = [*endpoint.headers, (b"content-length", b"%d" % len(body))]
+        """Begin an exchange: what to send. After this, `receive`; a connection is for one endpoint."""
         try:
-            events = (h11.Request(method="POST", target=endpoint.target, headers=headers), h11.Data(body))
-            return b"".join(self._h11.send(event) or b"" for event in (*events, h11.EndOfMessage()))
+            if self._request is None:  # whose headers are checked once
+                headers = [*endpoint.headers, (b"content-length", b"0")]  # the last one, so that it can be replaced
+                self._request = h11.Request(method="POST", target=endpoint.target, headers=headers)
+            head = self._h11.send(self._request)
+            self._h11.send(_END)
         except h11.LocalProtocolError as error:
             raise faults.LocalProtocolError(str(error)) from None
+        assert head is not None
+        assert head.endswith(_NO_LENGTH)
+        return b"%b%d\r\n\r\n%b" % (head[: -len(_NO_LENGTH)], len(body), body)
 
     def receive(self, data: bytes) -> None:
         """Take the next bytes of the connection; `b""` is its end."""

@@ -56,8 +56,10 @@ class Line:
         request = self.http.request(endpoint, body)
         with contextlib.suppress(faults.WriteError):  # a server may answer, and go, before it has read all
             self.stream.write(request, timeouts.write)
-        while (head := self.http.head()) is None:
+        head = None
+        while head is None:
             self.http.receive(self.stream.read(_READ_BYTES, timeouts.read))
+            head = self.http.head()
         self.inflow.body_expected()
         return head
 
@@ -323,7 +325,7 @@ class DirectResponse:
                     yield joined
             if chunks.error is not None:
                 raise chunks.error
-            self._line.inflow.held = chunks.rest
+            http.receive(chunks.rest)  # empty at the end of the connection, for h11 too
         while (part := http.body()) != b"":
             if part is None:
                 http.receive(stream.read(_READ_BYTES, self._idle))
