@@ -282,10 +282,11 @@ def check_params(params: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if reserved:
         raise ConfigurationError(f"request_params: {reserved} are set by the client itself and cannot be given here")
     try:
-        json.dumps(dict(params), allow_nan=False)
-    except (TypeError, ValueError) as error:
+        # A copy: what the caller does to it later must not change the requests of a run, or only some of them.
+        copied: dict[str, Any] = json.loads(json.dumps(dict(params), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"request_params: expected JSON values: {error}") from None
-    return dict(params)
+    return copied
 
 
 def check_temperature(value: object) -> float | None:

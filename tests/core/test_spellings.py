@@ -60,8 +60,7 @@ def test_results_are_spelled_with_the_message_that_asks_for_them():
 
 @given(transcripts, st.lists(st.integers(0, 12), max_size=4), st.sampled_from([None, *IDS]))
 def test_a_transcript_in_steps_is_spelled_as_it_is_at_once(messages, steps, origin):
-    openai: Spellings[dict[str, object]] = Spellings()
-    anthropic: Spellings[tuple[Message, list[dict[str, object]]]] = Spellings()
+    openai, anthropic = Spellings[dict[str, object]](), Spellings[dict[str, object]]()
     for step in [*sorted(steps), len(messages)]:
         turns = messages[:step]
         assert openai_messages.spelled(turns, origin, openai) == openai_messages.to_openai(turns, origin=origin)

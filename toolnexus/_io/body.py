@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import is_
 from typing import Any
 
 from .._core.payload import well_formed
@@ -24,51 +24,58 @@ class RequestBody:
 
 
 class BodyWriter:
-    """Writes the bodies of one run's requests; an object that stood in the one before is not written again."""
+    """Writes the bodies of one run's requests: of a list that has grown, such as the messages, only what is new."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[dict[str, Any], bytes]] = {}
-        """What the objects in lists of the latest body look like, by `id`; held here, so that it stays their own."""
+        self._latest: dict[str, tuple[object, bytes]] = {}
+        """The members of the latest body and what they look like; of a list, its items, without the brackets."""
 
     def write(self, body: dict[str, Any], *, is_shared: bool = True) -> RequestBody:
         """The body as bytes.
 
         Args:
-            is_shared: Whether the objects of one body come again in the next, and do not change.
+            is_shared: Whether the objects of one body come again in the next, and do not change. A list may grow.
 
         Raises:
             ConfigurationError: It is not JSON: something in `history`, a tool's schema or `body_transform` is not.
         """
-        before, self._known = self._known, {}
         try:
-            data = self._members(body, before) if is_shared else _text(body)
+            data = self._written(body) if is_shared else _text(body)
         except (TypeError, ValueError, RecursionError) as error:
             raise ConfigurationError(f"the request body is not JSON: {error}") from None
         return RequestBody(data, bool(body.get("stream")))
 
-    def _members(self, value: dict[str, Any], before: Mapping[int, tuple[dict[str, Any], bytes]]) -> bytes:
-        # Whole, where no object can come again in another one; json has rules for keys that are no text.
-        if list not in map(type, value.values()) or not all(type(key) is str for key in value):
-            return _text(value)
+    def _written(self, body: dict[str, Any]) -> bytes:
         return b"{%b}" % b",".join(
-            b"%b:[%b]" % (_name(key), b",".join([self._item(one, before) for one in item]))
-            if type(item) is list
-            else b"%b:%b" % (_name(key), _text(item))
-            for key, item in value.items()
+            [
+                b"%b:[%b]" % (_name(name), self._items(name, value))
+                if type(value) is list
+                else b"%b:%b" % (_name(name), self._value(name, value))
+                for name, value in body.items()
+            ]
         )
 
-    def _item(self, value: Any, before: Mapping[int, tuple[dict[str, Any], bytes]]) -> bytes:
-        if type(value) is not dict:
-            return _text(value)
-        known = before.get(id(value))
-        if known is None:
-            known = value, self._members(value, before)
-        self._known[id(value)] = known
-        return known[1]
+    def _value(self, name: str, value: object) -> bytes:
+        latest = self._latest.get(name)
+        if latest is None or latest[0] is not value:
+            latest = self._latest[name] = value, _text(value)
+        return latest[1]
+
+    def _items(self, name: str, items: list[object]) -> bytes:
+        known, text = self._latest.get(name, (None, b""))
+        if type(known) is not list or len(known) > len(items) or not all(map(is_, known, items)):
+            known, text = [], b""
+        if len(items) > len(known):
+            fresh = _text(items[len(known) :])[1:-1]
+            text = b"%b,%b" % (text, fresh) if known else fresh
+        self._latest[name] = [*items], text
+        return text
 
 
 def _text(value: object) -> bytes:
     return well_formed(_json(value)).encode()  # a prompt, too, may hold half of a surrogate pair
 
 
-_name = lru_cache(maxsize=256)(_text)  # members have few names
+@lru_cache(maxsize=256, typed=True)  # members have few names; 1 and True are two
+def _name(name: str) -> bytes:
+    return _text({name: None})[1 : -len(":null}")]  # a name that is no text becomes one

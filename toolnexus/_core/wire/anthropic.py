@@ -13,13 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ProtocolError
-from ...messages import Message
 from ...results import Usage
 from ...tool import Tool
 from ..failure import error_in_payload
 from ..payload import UnreadableArguments, parse_arguments, parse_payload
 from ..turn import CallDraft, Draft, OpaqueDraft, ReasoningDraft, TextDraft, Turn
-from .anthropic_messages import Block, spelled
+from .anthropic_messages import spelled
 from .delta_template import DeltaTemplate, SoleDelta
 from .spellings import Spelling, Spellings
 
@@ -43,7 +42,7 @@ class AnthropicWire:
     """The style as a `Wire`."""
 
     def __init__(self) -> None:
-        self._spellings: Spellings[tuple[Message, list[Block]]] = Spellings()
+        self._spellings: Spellings[dict[str, Any]] = Spellings()
         self._tools: Spelling[Sequence[Tool], list[dict[str, Any]]] = Spelling(_declared)
 
     def body(self, request: ModelRequest) -> dict[str, Any]:

@@ -52,9 +52,9 @@ def to_anthropic(messages: Iterable[Message], *, origin: str | None = None) -> t
 
 
 def spelled(
-    messages: Iterable[Message], origin: str | None, spellings: Spellings[tuple[Message, list[Block]]]
+    messages: Iterable[Message], origin: str | None, spellings: Spellings[dict[str, Any]]
 ) -> tuple[str | None, list[dict[str, Any]]]:
-    """`to_anthropic` for one request of several; its blocks are not to be changed."""
+    """`to_anthropic` for one request of several; its dicts are not to be changed."""
 
     def is_ours(part_origin: str | None) -> bool:
         return is_for(part_origin, STYLE, origin)
@@ -70,28 +70,40 @@ def spelled(
         spellings.taken.add(id)
         return id
 
-    def spell(turns: Sequence[Message]) -> list[tuple[Message, list[Block]]]:
-        return [
-            (message, [block for part in message.parts for block in _blocks(part, message.role, is_ours)])
-            for message in with_ids(balanced(turns), accepted)
-        ]
+    def spell(turns: Sequence[Message]) -> list[dict[str, Any]]:
+        out: list[dict[str, Any]] = []
+        role: Role | None = None
+        for message in with_ids(balanced(turns), accepted):
+            blocks = [block for part in message.parts for block in _blocks(part, message.role, is_ours)]
+            if message.role == role == "tool":
+                out[-1]["content"] += blocks  # the results of a turn are one message
+            elif message.role == "system":
+                out.append({"role": "system", "content": message.text})
+            else:
+                out.append({"role": "assistant" if message.role == "assistant" else "user", "content": blocks})
+            role = message.role
+        return out
 
     system: list[str] = []
     out: list[dict[str, Any]] = []
-    for message, blocks in spellings.of(messages, origin, spell):
-        if message.role == "system":
-            system += [message.text] if message.text.strip() else []
+    joined: dict[str, Any] | None = None
+    for message in spellings.of(messages, origin, spell):
+        role, blocks = message["role"], message["content"]
+        if role == "system":
+            system += [blocks] if blocks.strip() else []
             continue
-        role = "assistant" if message.role == "assistant" else "user"
-        if not blocks and role == "user" and (not out or out[-1]["role"] != role):
-            # It stays a turn of the user: two answers must not become one, nor the last one the start of the next.
-            blocks = [{"type": "text", "text": _NOTHING}]
+        goes_on = bool(out) and out[-1]["role"] == role
+        if not blocks and (goes_on or role == "assistant"):
+            continue
         if not blocks:
-            continue
-        if out and out[-1]["role"] == role:
-            out[-1]["content"] += blocks
+            # It stays a turn of the user: two answers must not become one, nor the last one the start of the next.
+            message = {"role": role, "content": [{"type": "text", "text": _NOTHING}]}
+        if not goes_on:
+            out.append(message)
+        elif out[-1] is joined:
+            joined["content"] += blocks
         else:
-            out.append({"role": role, "content": [*blocks]})
+            joined = out[-1] = {"role": role, "content": [*out[-1]["content"], *blocks]}
     if out and out[0]["role"] == "assistant":
         out.insert(0, {"role": "user", "content": [{"type": "text", "text": _OPENING}]})
     return "\n\n".join(system) or None, out

@@ -34,6 +34,8 @@ _FINISH_REASONS = {
     "SAFETY": "content_filter",
 }
 
+_STREAM_OPTIONS = {"include_usage": True}  # without it OpenAI's streams report no usage
+
 
 class OpenAIWire:
     """The style as a `Wire`."""
@@ -64,7 +66,7 @@ class OpenAIWire:
             body["tools"] = self._tools.of(request.tools)
         if request.stream:
             body["stream"] = True
-            body["stream_options"] = {"include_usage": True}  # without it OpenAI's streams report no usage
+            body["stream_options"] = _STREAM_OPTIONS
         body.update(request.params)
         return {key: value for key, value in body.items() if value is not None}
 
