@@ -13,15 +13,16 @@ _COLOURS = {"toolnexus": "#1f77b4", "floor": "#999999"}
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Markdown: the median of each subject's rounds, their range, and the median ratio to the baseline."""
-    lines = ["| figure | subject | median | range | ratio |", "|---|---|---:|---:|---:|"]
+    """Markdown: the median of the rounds and their range, the median ratio to the baseline, and of ours to each."""
+    lines = ["| figure | subject | median | range | ratio | toolnexus to it |", "|---|---|---:|---:|---:|---:|"]
     for figure in figures:
         for subject, values in figure.values.items():
-            ratio = figure.ratio(subject)
+            ratio, ours = figure.ratio(subject), figure.ratio("toolnexus", subject)
             lines.append(
                 f"| {figure.title} | {subject} | {figure.median(subject):.3g} {figure.unit} "
                 f"| {min(values):.3g}–{max(values):.3g} "
-                f"| {f'{ratio:.2f} × {figure.baseline}' if ratio is not None else ''} |"
+                f"| {f'{ratio:.2f} × {figure.baseline}' if ratio is not None else ''} "
+                f"| {f'{ours:.3f} ×' if ours is not None and subject != 'toolnexus' else ''} |"
             )
     return "\n".join(lines) + "\n"
 

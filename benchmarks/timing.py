@@ -29,13 +29,15 @@ class Figure:
     def median(self, subject: str) -> float:
         return median(self.values[subject])
 
-    def ratio(self, subject: str) -> float | None:
-        """The median of the rounds' ratios to the baseline: values of one round belong together."""
-        if self.baseline is None:
+    def ratio(self, subject: str, to: str | None = None) -> float | None:
+        """The median of the rounds' ratios to another subject, the baseline by default; `None` where there is none.
+
+        Values of one round belong together.
+        """
+        to = to or self.baseline
+        if to is None or subject not in self.values:
             return None
-        return median(
-            value / base for value, base in zip(self.values[subject], self.values[self.baseline], strict=True)
-        )
+        return median(value / base for value, base in zip(self.values[subject], self.values[to], strict=True))
 
 
 def cpu_time(job: Job, scenario: Scenario, *, in_a_row: int = 1) -> float:
