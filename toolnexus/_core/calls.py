@@ -13,7 +13,6 @@ started nobody knows what it did.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from ..results import ToolCallRecord
 from ..suspension import Answer, CallJournal, GivenAnswer, Pending, Request, RequestCall
 from ..tool import Tool, ToolResult
 from .commands import TOOL, AdmitTools, Gate, RunTools, ToolCall, ToolOutcome, WaitFor
+from .copies import copied
 from .payload import well_formed
 from .transcript import OpenTurn, closing_result, finished, result_part
 from .turn import CUT_REASONS
@@ -109,7 +109,7 @@ class Calls:
     @property
     def requests(self) -> list[Request]:
         """The open questions, in the order of the calls; copies, since they go out to whoever answers."""
-        return [deepcopy(call.part.request) for call in self._calls if call.part.request is not None]
+        return [copied(call.part.request) for call in self._calls if call.part.request is not None]
 
     @property
     def command(self) -> AdmitTools | RunTools | WaitFor:
@@ -158,7 +158,7 @@ class Calls:
 
     def announce(self) -> list[StreamEvent]:
         """What there is to tell of them when their response is complete."""
-        return [ToolCallEvent(c.part.id, c.part.name, deepcopy(c.part.args), c.part.error) for c in self._calls]
+        return [ToolCallEvent(c.part.id, c.part.name, copied(c.part.args), c.part.error) for c in self._calls]
 
     def refuse(self, finish_reason: str | None) -> list[StreamEvent]:
         """Settle those that must not run, in a response that ended so."""
@@ -282,29 +282,30 @@ class Calls:
             url=value.url,
             data=value.data,
             expires_at=value.expires_at,
-            call=RequestCall(call.part.id, call.part.name, deepcopy(args)),
+            call=RequestCall(call.part.id, call.part.name, copied(args)),
         )
         # An answer that the tool has seen is used up; those that opened the way to it hold.
         given = {by: answer for by, answer in call.journal.given.items() if not by == gate == TOOL}
         memo = value.memo if gate == TOOL else call.journal.memo
         journal = replace(call.journal, asked=(*asked, id), gate=gate, given=given, memo=memo)
         call.note(journal, state="open", request=request)
-        return [PendingEvent(deepcopy(request))]
+        return [PendingEvent(copied(request))]
 
     def _settle(self, call: _Call, result: ToolResult) -> list[StreamEvent]:
         result = _bounded(result, self._limits.tool_output_bytes)
+        text = result.text
         record = ToolCallRecord(
             id=call.part.id,
             name=call.part.name,
             args=call.part.args,
-            output=result.text,
+            output=text,
             is_error=result.is_error,
             metadata=result.metadata,
             duration=call.duration,
         )
         # In one step: an interrupt in the middle would leave a result that no record tells of.
         call.record, call.part, call.result = record, finished(call.part), result_part(call.part, result)
-        return [ToolResultEvent(call.part.id, call.part.name, result.text, result.is_error)]
+        return [ToolResultEvent(call.part.id, call.part.name, text, result.is_error)]
 
     def _close(self, call: _Call) -> list[StreamEvent]:
         return self._settle(call, ToolResult(closing_result(call.part).output, is_error=True))

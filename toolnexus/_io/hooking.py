@@ -6,7 +6,6 @@ rules stand here once, and each driver only knows how to call a hook of its worl
 
 from __future__ import annotations
 
-import copy
 import json
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 from .._core.chunk_log import News
 from .._core.commands import SendRequest, ToolCall, ToolOutcome
+from .._core.copies import copied
 from .._core.payload import clean
 from .._core.run import AgentRun
 from ..chunk_stream import Watch
@@ -65,7 +65,7 @@ def before_tool(call: ToolCall, hooks: Sequence[Hooks]) -> Generator[Step, Any, 
     for position, hook in enumerate(each(hooks, "before_tool")):
         # Each asks for itself, under a name that another process knows it by: an answer to one is none to the others.
         gate = f"hook {position} {getattr(hook, '__qualname__', type(hook).__qualname__)}"
-        returned = yield hook, BeforeTool(call.tool.name, copy.deepcopy(call.args), call.id, call.turn)
+        returned = yield hook, BeforeTool(call.tool.name, copied(call.args), call.id, call.turn)
         match returned:
             case None:
                 pass
@@ -95,7 +95,7 @@ def after_tool(call: ToolCall, outcome: ToolOutcome, hooks: Sequence[Hooks]) -> 
     for hook in each(hooks, "after_tool"):
         if isinstance(outcome.value, Pending):
             break
-        returned = yield hook, AfterTool(call.tool.name, copy.deepcopy(call.args), outcome.value, call.id, call.turn)
+        returned = yield hook, AfterTool(call.tool.name, copied(call.args), outcome.value, call.id, call.turn)
         if returned is None:
             continue
         if not isinstance(returned, ToolResult):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 from .. import results
 from .._core.commands import ModelOptions, ModelRequest, SendRequest
+from .._core.copies import copied
 from .._core.run import AgentRun
 from .._core.setup import RunSetup
 from .._core.wire import Wire
@@ -222,7 +222,7 @@ class Call:
         body = run.body(request)
         if self.config.body_transform is None:
             return self.writer.write(body)
-        transformed = self.config.body_transform(copy.deepcopy(body))  # its parts belong to the transcript
+        transformed = self.config.body_transform(copied(body))  # its parts belong to the transcript
         if not isinstance(transformed, dict):
             raise ConfigurationError(f"body_transform: expected a dict back, got {type(transformed).__name__}")
         return self.writer.write(transformed, is_shared=False)

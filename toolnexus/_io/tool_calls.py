@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable
 from typing import Any
 
 from .._core.commands import APPROVAL, TOOL, ToolCall, ToolOutcome
+from .._core.copies import copied
 from ..cancel import Cancel
 from ..results import Usage
 from ..suspension import Pending
@@ -53,7 +53,7 @@ def objection(call: ToolCall, context: ToolContext) -> ToolOutcome | None:
     if isinstance(prepared, ToolOutcome):
         return prepared
     try:
-        if callable(approval) and not approval(copy.deepcopy(call.args)):
+        if callable(approval) and not approval(copied(call.args)):
             return None
     except Exception as error:
         return outcome(call, error, context, 0.0)

@@ -6,9 +6,10 @@ import itertools
 import threading
 from collections.abc import Sequence
 
+from .._core.copies import copied
 from ..errors import ConversationConflictError
 from ..messages import Message
-from .copies import check_base, copied, unchanged
+from .changes import check_base, unchanged
 from .protocols import Snapshot
 
 _REVISIONS = itertools.count(1)  # one count for all stores: what one gave is no other's either

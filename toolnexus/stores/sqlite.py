@@ -12,10 +12,11 @@ from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
+from .._core.copies import copied
 from ..errors import ConfigurationError, ConversationConflictError, StoreError
 from ..messages import Message
+from .changes import check_base, unchanged
 from .codec import read_message, write_message
-from .copies import check_base, copied, unchanged
 from .protocols import Snapshot
 from .records import Misfit
 from .sqlite_file import SQLiteFile

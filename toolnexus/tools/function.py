@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import re
@@ -10,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
+from .._core.copies import copied
 from ..errors import ConfigurationError
 from ..tool import Tool, ToolContext, ToolInputError
 from .docstrings import parse_docstring
@@ -156,7 +156,7 @@ class _GivenArguments:
     def bind(self, args: dict[str, Any], ctx: ToolContext) -> Callable[[], object]:  # Any: JSON
         if problems := list(misfits(args, self.schema)):
             raise refusal(problems)
-        own = copy.deepcopy(args)  # a tool may change what it gets; the transcript must not change with it
+        own = copied(args)  # a tool may change what it gets; the transcript must not change with it
         if self._whole is not None:
             return self._signature.call({self._whole: own}, ctx)
         values: dict[str, object] = {name: own.pop(name) for name in self._named if name in own}

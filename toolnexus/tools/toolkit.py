@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import copy
 import functools
 import inspect
 import logging
@@ -11,6 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from .._core.copies import copied
 from ..errors import ConfigurationError
 from ..suspension import Pending
 from ..tool import Tool, ToolContext, ToolResult
@@ -262,7 +262,7 @@ class Toolkit:
         return None if self._mcp is None else self._mcp.connecting(again=again)
 
     def _definitions(self) -> list[tuple[str, str, dict[str, Any]]]:  # Any: JSON
-        return [(tool.name, tool.description, copy.deepcopy(dict(tool.input_schema))) for tool in self.tools()]
+        return [(tool.name, tool.description, copied(dict(tool.input_schema))) for tool in self.tools()]
 
     def _bind(self, name: str, args: dict[str, Any], ctx: ToolContext | None) -> tuple[bool, Callable[[], object]]:
         """Return whether the call is async, and the call; what does not fit is a call that gives the error."""
