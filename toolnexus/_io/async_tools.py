@@ -76,9 +76,16 @@ class _Ended:
 
     async def wait(self, timeout: float | None) -> None:
         """Wait until a task has ended, or the bell rings, or so many seconds."""
-        if not self._tasks:
-            self._bell = asyncio.get_running_loop().create_future()
-            await asyncio.wait({self._bell}, timeout=timeout)
+        if self._tasks:
+            return
+        loop = asyncio.get_running_loop()
+        self._bell = loop.create_future()
+        timer = loop.call_later(timeout, self.ring, None) if timeout is not None else None
+        try:
+            await self._bell
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def take(self) -> Iterator[_Task]:
         while self._tasks:
