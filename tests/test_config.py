@@ -69,6 +69,11 @@ def test_a_base_url_becomes_the_address_of_the_endpoint(given, url):
 def test_the_query_of_base_url_comes_before_the_other(style):
     made = config(style=style, base_url="http://h/v1?a=1&b=&a=2", query={"c": "3"})
     assert made.query == (("a", "1"), ("b", ""), ("a", "2"), ("c", "3"))
+
+
+def test_the_query_of_the_argument_takes_the_place_of_that_of_base_url():
+    made = config(base_url="http://h/v1?version=1&a=1&version=2", query={"version": "3"})
+    assert made.query == (("a", "1"), ("version", "3"))
     assert "?" not in made.url
 
 

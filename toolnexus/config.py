@@ -199,7 +199,7 @@ class ClientConfig:
         return cls(
             style=style,
             url=url,
-            query=(*url_query, *_query(query)),
+            query=_merged(url_query, _query(query)),
             headers=_headers(headers),
             api_key=None if auth_token is not None else _api_key(style, url, api_key),
             auth_token=None if auth_token is None else _secret("auth_token", auth_token),
@@ -405,6 +405,12 @@ def _query(query: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
     if not isinstance(query, Mapping) or not all(isinstance(s, str) for item in query.items() for s in item):
         raise ConfigurationError("query: expected a dict of str to str")
     return tuple(query.items())
+
+
+def _merged(first: tuple[tuple[str, str], ...], last: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Both queries; what the last one names is not taken from the first."""
+    names = dict(last)
+    return (*(pair for pair in first if pair[0] not in names), *last)
 
 
 def _timeouts(timeout: float | TimeoutLike | None) -> Timeouts:

@@ -84,7 +84,7 @@ class SyncClient:
             auth_token: For the Anthropic style, in place of a key: sent as a bearer token.
             anthropic_version: Sent to endpoints of that style.
             headers: Added to every request.
-            query: Added to every request's URL.
+            query: Added to every request's URL, in place of what `base_url` says under the same name.
             system_prompt: Sent with every run, never part of a transcript.
             max_turns: Model responses per run; then the run ends as `"incomplete"`.
             retries: Further tries for each response of which nothing was shown yet. All runs of a client share a budget

@@ -75,6 +75,17 @@ def test_query_and_headers_are_added_to_every_request(connect, serve):
         assert "authorization" not in request.headers
 
 
+@pytest.mark.parametrize("given", [False, True], ids=["our connections", "the caller's httpx"])
+def test_a_name_that_comes_twice_in_the_query_is_sent_twice(connect, kind, serve, given):
+    server = serve(says("Hi."))
+    http_client = make_httpx(kind) if given else None
+    client = connect(server, base_url=f"{server.url}/v1?tag=a&tag=b&version=7", http_client=http_client)
+    client.stream("Hi?")
+    assert server.requests[0].target == "/v1/chat/completions?tag=a&tag=b&version=7"
+    if http_client is not None:
+        close_own(client, http_client)
+
+
 def test_a_header_of_the_users_own_takes_the_place_of_the_key(connect, serve):
     server = serve(says("Hi."))
     headers = {"authorization": "Basic abc"}

@@ -71,7 +71,7 @@ def url_with_query(config: ClientConfig) -> httpx.URL:
     import httpx
 
     url = httpx.URL(config.url)
-    return url.copy_merge_params(dict(config.query)) if config.query else url
+    return url.copy_with(params=list(config.query)) if config.query else url  # pairs: a name may come twice
 
 
 def hidden_query(config: ClientConfig, client: httpx.Client | httpx.AsyncClient) -> dict[str, bytes] | None:
