@@ -71,6 +71,41 @@ def test_the_query_of_base_url_comes_before_the_other(style):
     assert made.query == (("a", "1"), ("b", ""), ("a", "2"), ("c", "3"))
 
 
+HINTS = {
+    "a path that is not there": (404, {}, "are base_url and model right? POST http://127.0.0.1:8080/v1/chat/comp"),
+    "no path at all": (404, {"base_url": "http://h"}, "are base_url (it has no path; most servers want /v1) and model"),
+    "no path, in the style without one": (404, {"base_url": "http://h", "style": "anthropic"}, "are base_url and"),
+    "no key": (401, {}, "no api_key was given, and OPENAI_API_KEY is not set"),
+    "no key of OpenRouter": (
+        401,
+        {"base_url": "https://openrouter.ai/api/v1"},
+        "no api_key was given, and OPENROUTER_",
+    ),
+    "no key of Anthropic": (403, {"style": "anthropic"}, "no api_key was given, and ANTHROPIC_API_KEY is not set"),
+}
+
+
+@pytest.mark.parametrize(("status", "options", "begins"), HINTS.values(), ids=HINTS)
+def test_after_an_error_of_the_caller_a_hint_says_where_to_look(status, options, begins):
+    hint = config(**options).hint(status)
+    assert hint.startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("status", "options"),
+    [
+        (401, {"api_key": KEY}),
+        (401, {"style": "anthropic", "auth_token": KEY}),
+        (401, {"headers": {"api-key": KEY}}),
+        (401, {"base_url": "http://h/v1?key=1"}),
+        (500, {}),
+        (None, {}),
+    ],
+)
+def test_where_nothing_is_known_there_is_no_hint(status, options):
+    assert config(**options).hint(status) == ""
+
+
 def test_the_query_of_the_argument_takes_the_place_of_that_of_base_url():
     made = config(base_url="http://h/v1?version=1&a=1&version=2", query={"version": "3"})
     assert made.query == (("a", "1"), ("version", "3"))

@@ -145,6 +145,7 @@ class ChunkStream:
         self._finish_reason = None
 
     def tell(self, item: Chunk | StreamSummary, spawn: Callable[[Awaitable[object]], None]) -> None:
+        """Note what is new, and show it to the hooks; the client does this."""
         if isinstance(item, StreamSummary):
             self._summaries.append(item)
             return

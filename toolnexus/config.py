@@ -140,6 +140,18 @@ class ClientConfig:
             return {"x-api-key": self.api_key.reveal()}
         return {"authorization": f"Bearer {self.api_key.reveal()}"}
 
+    def hint(self, status: int | None) -> str:
+        """What to look at first after an error with this status; empty where there is nothing to say."""
+        if status in (404, 405):
+            lacks_path = self.style == "openai" and urlsplit(self.url).path == "/chat/completions"
+            base = "base_url (it has no path; most servers want /v1)" if lacks_path else "base_url"
+            return f"are {base} and model right? POST {self.url}"
+        # A header or the query of the user's own may hold a key, by a name that only that service knows.
+        has_key = self.api_key or self.auth_token or self.headers or self.query
+        if status in (401, 403) and not has_key:
+            return f"no api_key was given, and {_key_variable(self.style, self.url)} is not set"
+        return ""
+
     def redact(self, error: ToolnexusError) -> None:
         """Take the key out of an error: some services echo it."""
         for secret in (self.api_key, self.auth_token):
@@ -356,13 +368,17 @@ def _api_key(style: Style, url: str, api_key: str | None) -> Secret | None:
     """The key; none at all is fine, local servers need none. A bad one is described, never shown."""
     source = "api_key"
     if api_key is None:
-        host = urlsplit(url).hostname or ""
-        is_openrouter = host == "openrouter.ai" or host.endswith(".openrouter.ai")
-        source = "OPENROUTER_API_KEY" if is_openrouter and style == "openai" else _KEY_VARIABLES[style]
+        source = _key_variable(style, url)
         api_key = os.environ.get(source, "").strip()  # a file that was read into a variable ends with a newline
         if not api_key:
             return None
     return _secret(source, api_key)
+
+
+def _key_variable(style: Style, url: str) -> str:
+    host = urlsplit(url).hostname or ""
+    is_openrouter = host == "openrouter.ai" or host.endswith(".openrouter.ai")
+    return "OPENROUTER_API_KEY" if is_openrouter and style == "openai" else _KEY_VARIABLES[style]
 
 
 def _secret(source: str, key: object) -> Secret:

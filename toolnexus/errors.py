@@ -71,12 +71,14 @@ class APIStatusError(ToolnexusError):
         """The service's own word on retrying (`x-should-retry`), which overrides the status."""
         self.url: str | None = None
         """Where the request went, without a query."""
+        self.hint = ""
+        """What to look at first, in our words; empty where there is nothing to say."""
 
     def __str__(self) -> str:
         where = f"status {self.status_code}" if self.status_code is not None else "error in the stream"
         kind = f" ({self.kind})" if self.kind else ""
         request = f" [request {self.request_id}]" if self.request_id else ""
-        hint = f"; is base_url right? POST {self.url}" if self.url and self.status_code in (404, 405) else ""
+        hint = f"; {self.hint}" if self.hint else ""
         return f"{where}{kind}: {self.message}{request}{hint}"
 
 
@@ -93,7 +95,7 @@ class PermissionDeniedError(APIStatusError):
 
 
 class NotFoundError(APIStatusError):
-    """No such endpoint or model; is `base_url` right?"""
+    """No such endpoint or model; are `base_url` and `model` right?"""
 
 
 class ConflictError(APIStatusError):

@@ -194,6 +194,21 @@ def test_the_async_client_refuses_an_on_text_that_it_cannot_call(serve):
         client.ask("Hi?", on_text="me")  # type: ignore[arg-type]  # that is what is tested
 
 
+@pytest.mark.parametrize(
+    ("prompt", "options", "ends"),
+    [
+        ("Hi?", {"id": "c"}, "; run() keeps no conversation: ask() and stream() take id="),
+        ("Hi?", {"tools": []}, "; tools go into a Toolkit, which is the second argument"),
+        ("Hi?", {"messages": []}, "; earlier messages are history="),
+        ([{"role": "user", "content": "Hi?"}], {}, "; earlier messages go into history="),
+    ],
+)
+def test_what_other_libraries_call_otherwise_is_explained(connect, serve, prompt, options, ends):
+    with pytest.raises((TypeError, ConfigurationError)) as caught:
+        connect(serve(says("Never."))).run(prompt, **options)
+    assert str(caught.value).endswith(ends)
+
+
 def test_two_tools_of_one_name_are_refused():
     with pytest.raises(ConfigurationError, match="two tools are named 'look'"):
         Toolkit(define_tool(lambda: 1, name="look"), define_tool(lambda: 2, name="look"))

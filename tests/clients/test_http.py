@@ -86,6 +86,11 @@ def test_a_name_that_comes_twice_in_the_query_is_sent_twice(connect, kind, serve
         close_own(client, http_client)
 
 
+def test_an_error_of_a_missing_key_says_what_to_set(connect, serve):
+    with pytest.raises(AuthenticationError, match=r"; no api_key was given, and OPENAI_API_KEY is not set$"):
+        connect(serve(failure(401))).run("Hi?")
+
+
 def test_a_header_of_the_users_own_takes_the_place_of_the_key(connect, serve):
     server = serve(says("Hi."))
     headers = {"authorization": "Basic abc"}

@@ -58,6 +58,14 @@ from .lines import Place
 _WIRES: dict[Style, Callable[[], Wire]] = {"openai": OpenAIWire, "anthropic": AnthropicWire}
 
 
+_MEANT = {
+    "id": "run() keeps no conversation: ask() and stream() take id=",
+    "messages": "earlier messages are history=",
+    "tools": "tools go into a Toolkit, which is the second argument",
+}
+"""What to do in place of arguments that other libraries have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resumption:
     """What a call goes on with in place of a prompt."""
@@ -144,8 +152,9 @@ class Call:
         """
         unknown = sorted(options.keys() - CallOptions.__annotations__.keys())
         if unknown:
+            meant = "".join(f"; {_MEANT[name]}" for name in unknown if name in _MEANT)
             raise TypeError(
-                f"unexpected keyword arguments {unknown}; a call takes {sorted(CallOptions.__annotations__)}"
+                f"unexpected keyword arguments {unknown}; a call takes {sorted(CallOptions.__annotations__)}{meant}"
             )
         check_toolkit(toolkit)
         history, cancel, deadline = options.get("history"), options.get("cancel"), options.get("deadline")
@@ -249,7 +258,7 @@ class Call:
                 reason = "aborted" if aborted else None
                 error.result = results.RunResult(status="error", model=self.model, id=self.id, finish_reason=reason)
             if isinstance(error, APIStatusError):
-                error.url = self.config.url
+                error.url, error.hint = self.config.url, self.config.hint(error.status_code)
             self.config.redact(error)
 
 
@@ -261,7 +270,8 @@ def _prompt(prompt: Prompt) -> Message:
         raise ConfigurationError(f"{expected}, got {type(prompt).__name__}")
     wrong = next((part for part in prompt if not isinstance(part, (TextPart, ImagePart))), None)
     if wrong is not None or not prompt:
-        raise ConfigurationError(f"{expected}, got {'an empty one' if not prompt else f'{wrong!r} in it'}")
+        hint = "; earlier messages go into history=" if isinstance(wrong, (Mapping, Message)) else ""
+        raise ConfigurationError(f"{expected}, got {'an empty one' if not prompt else f'{wrong!r} in it'}{hint}")
     return Message("user", prompt)
 
 
