@@ -330,9 +330,7 @@ def raw_server(reply: bytes):
 
 def test_an_error_of_the_address_names_the_address_and_no_traceback_goes_through_the_retry_library(connect, serve):
     client = connect(serve(Response([b"no"], 404)))
-    with pytest.raises(
-        NotFoundError, match=r"are base_url .*/v1.* and model right\? POST http"
-    ) as failed:
+    with pytest.raises(NotFoundError, match=r"are base_url .*/v1.* and model right\? POST http") as failed:
         client.run("Go.")
     files = []
     frame = failed.value.__traceback__

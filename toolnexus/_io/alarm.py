@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-_TICK_S = 0.001
-"""Timers of an event loop may ring this much too early."""
+from .bounds import TICK_S
 
 
 class Alarm:
@@ -48,7 +47,7 @@ class Alarm:
         if future is None or future.done():
             return
         loop = future.get_loop()
-        if self._due - loop.time() > _TICK_S:
+        if self._due - loop.time() > TICK_S:
             self._timer = loop.call_at(self._due, self._ring)
         else:
             future.set_exception(self._error())

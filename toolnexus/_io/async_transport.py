@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
 
 import httpx
 
@@ -19,10 +18,9 @@ from .proxied import async_proxied
 from .request import (
     endpoint,
     environment_proxy,
-    hidden_query,
+    httpx_request,
     request_headers,
     shared_ssl_context,
-    url_with_query,
 )
 from .translation import foreign, translate
 
@@ -75,20 +73,7 @@ class AsyncTransport:
         return patience.bounds.exceeded() or patience.stalled() or translate(error, self._config.url)
 
     def _request(self, client: httpx.AsyncClient, body: bytes, patience: Patience) -> httpx.Request:
-        config = self._config
-        extensions: dict[str, Any] = {}
-        url: str | httpx.URL = config.url
-        if self._given is not None:
-            hidden = hidden_query(config, client)
-            url, extensions = (url, {**extensions, **hidden}) if hidden else (url_with_query(config), extensions)
-        timeouts = client.timeout if self._given is not None and not config.timeout_given else config.timeouts
-        extensions["timeout"] = {
-            "connect": patience.timeout(timeouts.connect),
-            "read": patience.timeout(timeouts.read),
-            "write": patience.timeout(timeouts.write),
-            "pool": patience.timeout(timeouts.pool),
-        }
-        return client.build_request("POST", url, content=body, headers=self._headers, extensions=extensions)
+        return httpx_request(self._config, client, self._headers, body, patience, is_given=self._given is not None)
 
     async def _get_own(self) -> AsyncDirectTransport | httpx.AsyncClient:
         """Our connections for the running event loop; a client may be used in several, one after the other."""

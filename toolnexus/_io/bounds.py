@@ -10,7 +10,7 @@ from ..cancel import Cancel
 from ..errors import APITimeoutError, DeadlineExceededError, RunCancelledError, ToolnexusError
 from .lines import Lenders
 
-_TICK_S = 0.001
+TICK_S = 0.001
 """Timers of an event loop may ring this much too early; what waits for the deadline must then find it reached."""
 
 
@@ -57,7 +57,7 @@ class Bounds:
             return RunCancelledError("the run was cancelled")
         if self._ended is not None:
             return RunCancelledError(self._ended)
-        if self.expires is not None and self.remaining <= _TICK_S:
+        if self.expires is not None and self.remaining <= TICK_S:
             return DeadlineExceededError(f"the run took longer than its deadline of {self._deadline:g} s")
         return None
 
@@ -180,7 +180,7 @@ class Patience:
 
     def stalled(self) -> APITimeoutError | None:
         """The error to end the exchange with, if the model takes too long for its next word."""
-        if self._stalls_at is None or self._stalls_at - time.monotonic() > _TICK_S:
+        if self._stalls_at is None or self._stalls_at - time.monotonic() > TICK_S:
             return None
         return APITimeoutError(
             f"no progress: expected text, thinking or a tool call from the model within {self._progress_timeout:g} s "

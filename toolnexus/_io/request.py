@@ -1,4 +1,4 @@
-"""What both transports put on the wire besides the body: headers, query, proxies, certificates."""
+"""What both transports have in common: headers, query, timeouts, proxies, certificates."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 import re
 import ssl
 import sys
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
 from .._version import VERSION
 from ..config import ClientConfig
+from .bounds import Patience
 from .http11 import Endpoint
 
 if TYPE_CHECKING:
@@ -85,6 +87,36 @@ def hidden_query(config: ClientConfig, client: httpx.Client | httpx.AsyncClient)
     if config.query and isinstance(transport, (httpx.HTTPTransport, httpx.AsyncHTTPTransport)):
         return {"target": url_with_query(config).raw_path}
     return None
+
+
+def httpx_request(
+    config: ClientConfig,
+    client: httpx.Client | httpx.AsyncClient,
+    headers: Mapping[str, str],
+    body: bytes,
+    patience: Patience,
+    *,
+    is_given: bool,
+) -> httpx.Request:
+    """A request for httpx to send.
+
+    Args:
+        is_given: Whether the client is the caller's: then its own timeouts hold, unless we were given some. On the
+            requests of ours `proxied` puts the query.
+    """
+    hidden = hidden_query(config, client) if is_given else None
+    timeouts = client.timeout if is_given and not config.timeout_given else config.timeouts
+    extensions = {
+        **(hidden or {}),
+        "timeout": {
+            "connect": patience.timeout(timeouts.connect),
+            "read": patience.timeout(timeouts.read),
+            "write": patience.timeout(timeouts.write),
+            "pool": patience.timeout(timeouts.pool),
+        },
+    }
+    url = url_with_query(config) if is_given and hidden is None else config.url
+    return client.build_request("POST", url, content=body, headers=headers, extensions=extensions)
 
 
 @cache

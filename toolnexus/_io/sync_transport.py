@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..config import ClientConfig
 from ..errors import RunCancelledError, ToolnexusError
@@ -14,10 +14,9 @@ from .decoding import Decoder, decoder_for
 from .request import (
     endpoint,
     environment_proxy,
-    hidden_query,
+    httpx_request,
     request_headers,
     shared_ssl_context,
-    url_with_query,
 )
 from .sync_network import DirectResponse, DirectTransport, shut_down
 from .translation import foreign, translate
@@ -71,20 +70,7 @@ class SyncTransport:
             return error
 
     def _request(self, client: httpx.Client, body: bytes, patience: Patience) -> httpx.Request:
-        config = self._config
-        extensions: dict[str, Any] = {}
-        url: str | httpx.URL = config.url
-        if self._given is not None:
-            hidden = hidden_query(config, client)
-            url, extensions = (url, {**extensions, **hidden}) if hidden else (url_with_query(config), extensions)
-        timeouts = client.timeout if self._given is not None and not config.timeout_given else config.timeouts
-        extensions["timeout"] = {
-            "connect": patience.timeout(timeouts.connect),
-            "read": patience.timeout(timeouts.read),
-            "write": patience.timeout(timeouts.write),
-            "pool": patience.timeout(timeouts.pool),
-        }
-        return client.build_request("POST", url, content=body, headers=self._headers, extensions=extensions)
+        return httpx_request(self._config, client, self._headers, body, patience, is_given=self._given is not None)
 
     def _get_own(self) -> DirectTransport | httpx.Client:
         with self._lock:
