@@ -23,6 +23,7 @@ LAYERS: dict[str, int] = {
             "limits",
             "cancel",
             "chunks",
+            "_copies",
             "_version",
         ),
         0,

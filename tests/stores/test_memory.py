@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolnexus import ConfigurationError, MemoryStore, Message, Snapshot
-from toolnexus._core.copies import copied
+from toolnexus._copies import copied
 from toolnexus.stores.changes import unchanged
 from toolnexus.testing.transcripts import turn
 

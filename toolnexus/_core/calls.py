@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .._copies import copied
 from ..errors import AnswerMismatchError, ConfigurationError
 from ..events import PendingEvent, StreamEvent, ToolCallEvent, ToolResultEvent
 from ..limits import Limits
@@ -24,7 +25,6 @@ from ..results import ToolCallRecord
 from ..suspension import Answer, CallJournal, GivenAnswer, Pending, Request, RequestCall
 from ..tool import Tool, ToolResult
 from .commands import TOOL, AdmitTools, Gate, RunTools, ToolCall, ToolOutcome, WaitFor
-from .copies import copied
 from .payload import well_formed
 from .transcript import OpenTurn, closing_result, finished, result_part
 from .turn import CUT_REASONS

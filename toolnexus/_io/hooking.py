@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .._copies import copied
 from .._core.chunk_log import News
 from .._core.commands import SendRequest, ToolCall, ToolOutcome
-from .._core.copies import copied
 from .._core.payload import clean
 from .._core.run import AgentRun
 from ..chunk_stream import Watch

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import results
+from .._copies import copied
 from .._core.commands import ModelOptions, ModelRequest, SendRequest
-from .._core.copies import copied
 from .._core.run import AgentRun
 from .._core.setup import RunSetup
 from .._core.wire import Wire

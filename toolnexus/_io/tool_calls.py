@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from .._copies import copied
 from .._core.commands import APPROVAL, TOOL, ToolCall, ToolOutcome
-from .._core.copies import copied
 from ..cancel import Cancel
 from ..results import Usage
 from ..suspension import Pending

@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Sequence
 
-from .._core.copies import copied
+from .._copies import copied
 from ..errors import ConversationConflictError
 from ..messages import Message
 from .changes import check_base, unchanged

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from .._core.copies import copied
+from .._copies import copied
 from ..errors import ConfigurationError, ConversationConflictError, StoreError
 from ..messages import Message
 from .changes import check_base, unchanged

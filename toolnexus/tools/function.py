@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from .._core.copies import copied
+from .._copies import copied
 from ..errors import ConfigurationError
 from ..tool import Tool, ToolContext, ToolInputError
 from .docstrings import parse_docstring

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from .._core.copies import copied
+from .._copies import copied
 from ..errors import ConfigurationError
 from ..suspension import Pending
 from ..tool import Tool, ToolContext, ToolResult

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolnexus import Message, Request, ToolCallPart
-from toolnexus._core.copies import copied
+from toolnexus._copies import copied
 from toolnexus.testing.transcripts import every_part
 
 
