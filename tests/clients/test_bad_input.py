@@ -200,6 +200,11 @@ def test_the_async_client_refuses_an_on_text_that_it_cannot_call(serve):
         ("Hi?", {"id": "c"}, "; run() keeps no conversation: ask() and stream() take id="),
         ("Hi?", {"tools": []}, "; tools go into a Toolkit, which is the second argument"),
         ("Hi?", {"messages": []}, "; earlier messages are history="),
+        (
+            "Hi?",
+            {"on_event": print},
+            "; SyncClient.stream() and resume() call back; elsewhere the events are iterated over",
+        ),
         ([{"role": "user", "content": "Hi?"}], {}, "; earlier messages go into history="),
     ],
 )

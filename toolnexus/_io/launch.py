@@ -61,6 +61,7 @@ _WIRES: dict[Style, Callable[[], Wire]] = {"openai": OpenAIWire, "anthropic": An
 _MEANT = {
     "id": "run() keeps no conversation: ask() and stream() take id=",
     "messages": "earlier messages are history=",
+    "on_event": "SyncClient.stream() and resume() call back; elsewhere the events are iterated over",
     "tools": "tools go into a Toolkit, which is the second argument",
 }
 """What to do in place of arguments that other libraries have."""
