@@ -277,6 +277,26 @@ def test_what_a_tool_gives_after_its_timeout_is_dropped(connect, serve):
     assert [record.is_error for record in result.tool_calls] == [True, False]
 
 
+def test_a_tool_that_has_ended_in_time_is_not_late_because_the_consumer_is_busy(connect, serve):
+    shown, ended = threading.Event(), threading.Event()
+
+    def second() -> str:
+        assert shown.wait(PATIENCE_S)
+        ended.set()
+        return "in time"
+
+    def on_event(event: StreamEvent) -> None:
+        if event.type == "tool_result" and event.id == "c1":
+            shown.set()
+            assert ended.wait(PATIENCE_S)
+            threading.Event().wait(0.6)  # beyond the timeout; of an async run, this holds up the event loop
+
+    tools = Toolkit(define_tool(lambda: "first", name="first"), define_tool(second, name="second", timeout=0.5))
+    server = serve(calls(("c1", "first", "{}"), ("c2", "second", "{}")), says("Ok."))
+    result = connect(server).stream("Go.", tools, on_event)
+    assert [record.output for record in result.tool_calls] == ["first", "in time"]
+
+
 def test_a_tool_that_is_out_of_time_is_told_so(play, serve):
     told = threading.Event()
 
