@@ -60,6 +60,9 @@ def check_in_time(run: Callable[[], object], expected: type[ToolnexusError] = De
 
 READS = {
     "for the head": lambda: Response(before=Gate()),
+    "while informational heads come": lambda: Response(
+        [Flood(b"HTTP/1.1 102 Processing\r\n\r\n" * 5000, times=40)], framing="none"
+    ),
     "for the first chunk": lambda: reply(Gate()),
     "for the next chunk": lambda: reply(text("Hel"), Gate()),
     "while comments come": lambda: reply(Flood(b": still here\n\n")),

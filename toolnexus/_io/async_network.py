@@ -211,10 +211,11 @@ class AsyncLine:
         request = self.http.request(endpoint, body)
         with contextlib.suppress(faults.WriteError):  # a server may answer, and go, before it has read all
             await self.stream.write(request, timeouts.write)
-        head = None
-        while head is None:
+        self.http.receive(await self.stream.read(_READ_BYTES, timeouts.read))
+        while (head := self.http.head()) is None:
+            if self.patience is not None:  # informational heads may come for ever, and faster than they are read
+                self.patience.check()
             self.http.receive(await self.stream.read(_READ_BYTES, timeouts.read))
-            head = self.http.head()
         self.inflow.body_expected()
         return head
 
