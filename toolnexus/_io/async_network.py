@@ -251,7 +251,7 @@ class AsyncLine:
         self._aborted = True
         if self._loop.is_closed():
             return
-        if self._connecting is not None:
+        if self._connecting is not None and not self._connecting.expired():  # which is an end as well
             self._connecting.reschedule(self._loop.time())
         if self._protocol.transport is not None:
             self._protocol.transport.abort()
