@@ -105,6 +105,24 @@ def test_time_that_the_consumer_takes_is_not_the_models(connect, serve):
     assert seen == ["text", "text", "done"]
 
 
+def test_time_that_the_consumer_takes_is_not_the_models_over_a_callers_client(serve):
+    gate = Gate()
+    server = serve(reply(text("Hel"), gate, text("lo!"), finish(), done()))
+
+    async def main() -> str:
+        async with (
+            httpx.AsyncClient() as http_client,
+            AsyncClient(base_url=server.url, model=MODEL, http_client=http_client, progress_timeout=0.2) as client,
+        ):
+            events = client.stream("Go.")
+            await anext(events)
+            await asyncio.sleep(0.3)
+            gate.open()
+            return "".join([event.delta async for event in events if event.type == "text"])
+
+    assert asyncio.run(main()) == "lo!"
+
+
 def test_a_reply_that_is_not_streamed_comes_whole_and_may_take_its_time(connect, serve):
     gate = Gate()
     message = whole({"choices": [{"message": {"content": "Here."}, "finish_reason": "stop"}]})
