@@ -241,7 +241,8 @@ def test_a_pump_stops_reading_for_a_slow_consumer():
     asyncio.run(main())
 
 
-def test_a_pump_that_is_closed_while_it_waits_for_its_consumer_ends():
+@pytest.mark.parametrize("step", [None, "http11.receive_response_body.complete"], ids=["reading", "between reads"])
+def test_a_pump_that_is_closed_while_it_waits_for_its_consumer_ends(step):
     async def main() -> None:
         body = Counted(50)
         transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=body))
@@ -251,6 +252,8 @@ def test_a_pump_that_is_closed_while_it_waits_for_its_consumer_ends():
             await pump.head()
             for _ in range(200):
                 await asyncio.sleep(0)
+            if step is not None:
+                await request.extensions["trace"](step, {})  # a caller's transport may tell of each piece
             pump.close()
             for _ in range(20):
                 await asyncio.sleep(0)
