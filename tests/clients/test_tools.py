@@ -297,6 +297,27 @@ def test_a_tool_that_has_ended_in_time_is_not_late_because_the_consumer_is_busy(
     assert [record.output for record in result.tool_calls] == ["first", "in time"]
 
 
+def test_a_call_for_which_the_system_has_no_thread_fails_and_the_run_goes_on(connect, serve, monkeypatch):
+    start, started = threading.Thread.start, threading.Event()
+
+    def start_one(thread: threading.Thread) -> None:
+        if thread.name == "toolnexus-tool":
+            if started.is_set():
+                raise RuntimeError("can't start new thread")
+            started.set()
+        start(thread)
+
+    over = threading.Event()
+    stay = define_tool(waiting(over, is_async=False), name="stay", timeout=0.05)
+    server = serve(calls(("c1", "stay", "{}"), ("c2", "stay", "{}")), says("Ok."))
+    client = connect(server)
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    result = client.stream("Go.", Toolkit(stay))
+    over.set()
+    assert "can't start new thread" in {record.id: record for record in result.tool_calls}["c2"].output
+    assert result.text == "Ok."
+
+
 def test_a_tool_that_is_out_of_time_is_told_so(play, serve):
     told = threading.Event()
 

@@ -117,7 +117,11 @@ class SyncTools:
             finally:
                 unlink()
 
-        self._threads.start(lambda: variables.run(work))
+        try:
+            self._threads.start(lambda: variables.run(work))
+        except RuntimeError as error:  # the system has no thread left: the call fails, as any other may
+            unlink()
+            report((call, outcome(call, error, context, 0.0)))
         return cancel
 
     def spawn(self, awaitable: Awaitable[object]) -> None:
