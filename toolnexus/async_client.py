@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -149,6 +150,7 @@ class AsyncClient:
             from .hooks import check_hooks
 
             self._hooks = check_hooks(hooks, may_await=True)
+        self._process = os.getpid()
         self._world: AsyncWorld | None = None
         self._closed = False
 
@@ -307,6 +309,7 @@ class AsyncClient:
 
     async def aclose(self) -> None:
         """Close connections and let threads end; may be called again. A caller's `http_client` stays open."""
+        self._leave_parents_world()
         self._closed = True
         world, self._world = self._world, None
         if world is not None:
@@ -387,6 +390,7 @@ class AsyncClient:
         from ._io.async_transport import AsyncTransport
         from ._io.bounds import Runs
 
+        self._leave_parents_world()
         if self._closed:
             raise RuntimeError("the client is closed")
         if self._world is None:
@@ -398,6 +402,11 @@ class AsyncClient:
                 self._wait_for,
             )
         return self._world
+
+    def _leave_parents_world(self) -> None:
+        """In a forked child: the parent's connections and threads are not ours."""
+        if self._process != os.getpid():
+            self._process, self._world = os.getpid(), None
 
 
 async def _shown(

@@ -312,6 +312,7 @@ class SyncClient:
 
     def close(self) -> None:
         """Close connections and let threads end; may be called again. A caller's `http_client` stays open."""
+        self._leave_parents_world()
         with self._lock:
             self._closed = True
             world, self._world = self._world, None
@@ -391,8 +392,7 @@ class SyncClient:
         from ._io.sync_tools import SyncTools
         from ._io.sync_transport import SyncTransport
 
-        if self._process != os.getpid():  # a forked child: the parent's sockets and threads are not ours
-            self._process, self._lock, self._world = os.getpid(), threading.Lock(), None
+        self._leave_parents_world()
         with self._lock:
             if self._closed:
                 raise RuntimeError("the client is closed")
@@ -404,6 +404,11 @@ class SyncClient:
                     self._wait_for,
                 )
             return self._world
+
+    def _leave_parents_world(self) -> None:
+        """In a forked child: the parent's sockets and threads are not ours, and not to be shut down."""
+        if self._process != os.getpid():
+            self._process, self._lock, self._world = os.getpid(), threading.Lock(), None
 
 
 def _shown(events: EventStream, on_event: Callable[[StreamEvent], object] | None) -> results.RunResult:

@@ -382,3 +382,16 @@ def test_a_task_cancelled_at_any_step_leaves_nothing_behind(serve, times):
             steps += 1 if steps < 40 else 37
 
     asyncio.run(main())
+
+
+def test_a_cancel_by_the_consumer_is_obeyed_before_the_next_event_of_the_same_read(connect, serve):
+    seen, cancel = [], Cancel()
+
+    def on_event(event: StreamEvent) -> None:
+        seen.append(event)
+        cancel.cancel()
+
+    server = serve(reply(b"".join([*text("one", "two", "three"), finish(), done()])))
+    with pytest.raises(RunCancelledError):
+        connect(server).stream("Go.", on_event=on_event, cancel=cancel)
+    assert [event.type for event in seen] == ["text"]

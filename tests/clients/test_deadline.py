@@ -21,6 +21,7 @@ from tests.server import Flood, Gate, Response, calls, failure, reply, says, tex
 from toolnexus import (
     Answer,
     AsyncClient,
+    Cancel,
     DeadlineExceededError,
     Hooks,
     Message,
@@ -60,6 +61,9 @@ def check_in_time(run: Callable[[], object], expected: type[ToolnexusError] = De
 
 READS = {
     "for the head": lambda: Response(before=Gate()),
+    "while informational heads come": lambda: Response(
+        [Flood(b"HTTP/1.1 102 Processing\r\n\r\n" * 5000, times=40)], framing="none"
+    ),
     "for the first chunk": lambda: reply(Gate()),
     "for the next chunk": lambda: reply(text("Hel"), Gate()),
     "while comments come": lambda: reply(Flood(b": still here\n\n")),
@@ -96,6 +100,22 @@ def test_a_read_over_a_callers_client(serve, kind, response):
                 pass
 
     check_in_time(run if kind == "sync" else lambda: asyncio.run(run_in_loop()))
+
+
+@pytest.mark.parametrize("ends", ["deadline", "cancel"])
+def test_what_ends_after_the_run_does_not_touch_the_connection_of_a_callers_client(serve, ends):
+    server = serve(says("One."), says("Two."))
+    cancel = Cancel()
+    options: dict[str, Any] = {"deadline": DEADLINE_S} if ends == "deadline" else {"cancel": cancel}
+    with (
+        httpx.Client() as http_client,
+        SyncClient(base_url=server.url, model=MODEL, http_client=http_client) as client,
+    ):
+        assert client.stream("Go.", **options).text == "One."
+        threading.Event().wait(2 * DEADLINE_S)
+        cancel.cancel()
+        assert client.stream("Go.").text == "Two."
+    assert server.connections == 1
 
 
 def test_a_request_that_nobody_takes(connect):

@@ -299,13 +299,14 @@ def test_a_mock_transport_is_enough(connect, kind, streams):
 
 
 class Cut(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body in pieces of seven bytes."""
+    """A body in pieces of seven bytes, with empty ones between them, which are no end."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
 
     def __iter__(self) -> Iterator[bytes]:
         for start in range(0, len(self._body), 7):
+            yield b""
             yield self._body[start : start + 7]
 
     async def __aiter__(self) -> Any:

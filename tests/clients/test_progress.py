@@ -12,7 +12,16 @@ import pytest
 
 from tests.clients.harness import MODEL, soon
 from tests.server import Flood, Gate, Server, done, finish, reply, says, sse, text, tool_call, whole
-from toolnexus import APITimeoutError, AsyncClient, StreamEvent, SyncClient, Toolkit, define_tool
+from toolnexus import (
+    APITimeoutError,
+    AsyncClient,
+    DeadlineExceededError,
+    StreamEvent,
+    SyncClient,
+    Toolkit,
+    ToolnexusError,
+    define_tool,
+)
 
 NO_PROGRESS = {
     "comments": lambda: Flood(b": still here\n\n"),
@@ -105,6 +114,31 @@ def test_time_that_the_consumer_takes_is_not_the_models(connect, serve):
     assert seen == ["text", "text", "done"]
 
 
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_time_that_the_consumer_takes_is_not_the_models_over_a_callers_client(serve, kind):
+    gate = Gate()
+    server = serve(reply(text("Hel"), gate, text("lo!"), finish(), done()))
+    options: dict[str, Any] = {"base_url": server.url, "model": MODEL, "progress_timeout": 0.2}
+
+    def play() -> str:
+        with httpx.Client() as http_client, SyncClient(http_client=http_client, **options) as client:
+            events = client.iter_events("Go.")
+            next(events)
+            threading.Event().wait(0.3)
+            gate.open()
+            return "".join([event.delta for event in events if event.type == "text"])
+
+    async def play_in_loop() -> str:
+        async with httpx.AsyncClient() as http_client, AsyncClient(http_client=http_client, **options) as client:
+            events = client.stream("Go.")
+            await anext(events)
+            await asyncio.sleep(0.3)
+            gate.open()
+            return "".join([event.delta async for event in events if event.type == "text"])
+
+    assert (play() if kind == "sync" else asyncio.run(play_in_loop())) == "lo!"
+
+
 def test_a_reply_that_is_not_streamed_comes_whole_and_may_take_its_time(connect, serve):
     gate = Gate()
     message = whole({"choices": [{"message": {"content": "Here."}, "finish_reason": "stop"}]})
@@ -130,18 +164,18 @@ def test_after_the_finish_reason_there_is_nothing_to_wait_for(connect, serve):
 # -- over a client of the caller's, whose reads know nothing of ours
 
 
-def by_caller(kind: str, server: Server, **options: Any) -> Any:
+def by_caller(kind: str, server: Server, expected: type[ToolnexusError] = APITimeoutError, **options: Any) -> Any:
     """One run over a caller's client; gives the error."""
     options = {"base_url": server.url, "model": MODEL, "retries": 0, **options}
     if kind == "sync":
         with httpx.Client() as http_client, SyncClient(http_client=http_client, **options) as client:
-            with pytest.raises(APITimeoutError) as failed:
+            with pytest.raises(expected) as failed:
                 client.stream("Go.")
             return failed.value
 
     async def main() -> Any:
         async with httpx.AsyncClient() as http_client, AsyncClient(http_client=http_client, **options) as client:
-            with pytest.raises(APITimeoutError) as failed:
+            with pytest.raises(expected) as failed:
                 async for _ in client.stream("Go."):
                     pass
             return failed.value
@@ -161,6 +195,18 @@ def test_a_callers_client_is_given_up_in_time_too(serve, kind, framing):
     assert "(progress_timeout)" in str(error)
     assert 0.5 <= took < 0.85  # not 0.9, as if the comment counted
     server.requests[0].wait_left()
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_deadline_over_a_callers_client_is_for_all_reads_together(serve, kind):
+    writes, thread = paced([b": still here\n\n"], 0.4)
+    server = serve(reply(text("Hel"), writes, Gate()))
+    began = time.monotonic()
+    error = by_caller(kind, server, DeadlineExceededError, deadline=0.5)
+    took = time.monotonic() - began
+    thread.join()
+    assert error.result.text == "Hel"
+    assert 0.5 <= took < 0.85  # not 0.9, as if it began again with each read
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

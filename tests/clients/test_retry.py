@@ -24,7 +24,7 @@ from toolnexus import (
     StreamInterruptedError,
     tool,
 )
-from toolnexus.retry import RetryPolicy
+from toolnexus.retry import _SUCCESSES_PER_RETRY, RetryPolicy
 
 STATUSES = {
     400: (BadRequestError, False),
@@ -247,7 +247,8 @@ def test_retries_of_many_threads_do_not_disturb_each_other(connect, serve, kind)
 
 
 def test_a_dead_service_is_not_hammered_by_a_client_that_many_share(connect, serve):
-    server = serve(lambda request: failure(503))
+    is_dead = True
+    server = serve(lambda request: failure(503) if is_dead else says("Back."))
     client = connect(server, retry_base=0.0)
     for number in range(251):
         with pytest.raises(InternalServerError) as failed:
@@ -257,3 +258,12 @@ def test_a_dead_service_is_not_hammered_by_a_client_that_many_share(connect, ser
     with pytest.raises(InternalServerError):
         connect(server, retry_base=0.0, retries=1).run("Go.")
     assert len(server.requests) == 251 + 500 + 2  # another client has a budget of its own
+
+    is_dead = False
+    for _ in range(_SUCCESSES_PER_RETRY):
+        client.run("Go.")
+    is_dead, asked = True, len(server.requests)
+    for _ in range(2):
+        with pytest.raises(InternalServerError):
+            client.run("Go.")
+    assert len(server.requests) == asked + 2 + 1  # what went well has earned one

@@ -277,6 +277,47 @@ def test_what_a_tool_gives_after_its_timeout_is_dropped(connect, serve):
     assert [record.is_error for record in result.tool_calls] == [True, False]
 
 
+def test_a_tool_that_has_ended_in_time_is_not_late_because_the_consumer_is_busy(connect, serve):
+    shown, ended = threading.Event(), threading.Event()
+
+    def second() -> str:
+        assert shown.wait(PATIENCE_S)
+        ended.set()
+        return "in time"
+
+    def on_event(event: StreamEvent) -> None:
+        if event.type == "tool_result" and event.id == "c1":
+            shown.set()
+            assert ended.wait(PATIENCE_S)
+            threading.Event().wait(0.6)  # beyond the timeout; of an async run, this holds up the event loop
+
+    tools = Toolkit(define_tool(lambda: "first", name="first"), define_tool(second, name="second", timeout=0.5))
+    server = serve(calls(("c1", "first", "{}"), ("c2", "second", "{}")), says("Ok."))
+    result = connect(server).stream("Go.", tools, on_event)
+    assert [record.output for record in result.tool_calls] == ["first", "in time"]
+
+
+def test_a_call_for_which_the_system_has_no_thread_fails_and_the_run_goes_on(connect, serve, monkeypatch):
+    start, started = threading.Thread.start, threading.Event()
+
+    def start_one(thread: threading.Thread) -> None:
+        if thread.name == "toolnexus-tool":
+            if started.is_set():
+                raise RuntimeError("can't start new thread")
+            started.set()
+        start(thread)
+
+    over = threading.Event()
+    stay = define_tool(waiting(over, is_async=False), name="stay", timeout=0.05)
+    server = serve(calls(("c1", "stay", "{}"), ("c2", "stay", "{}")), says("Ok."))
+    client = connect(server)
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    result = client.stream("Go.", Toolkit(stay))
+    over.set()
+    assert "can't start new thread" in {record.id: record for record in result.tool_calls}["c2"].output
+    assert result.text == "Ok."
+
+
 def test_a_tool_that_is_out_of_time_is_told_so(play, serve):
     told = threading.Event()
 

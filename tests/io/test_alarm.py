@@ -94,13 +94,15 @@ def test_a_shorter_wait_is_not_kept_waiting_by_a_longer_one():
     played(scene)
 
 
-def test_a_timer_that_rings_when_nobody_waits_says_nothing():
+def test_a_timer_that_rings_when_nobody_waits_says_nothing_and_the_next_wait_has_one():
     async def scene(loop: Clock, alarm: Alarm) -> None:
         await wait(loop, alarm, 5, done_in=1)
         await asyncio.sleep(10)
         assert loop.timers == 0
         await wait(loop, alarm, None, done_in=100)
-        await wait(loop, alarm, 5, done_in=1)
+        with pytest.raises(ConnectionError):
+            await wait(loop, alarm, 5, done_in=50)
+        assert loop.now == 116
 
     played(scene)
 

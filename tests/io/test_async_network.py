@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from tests.clients.harness import MODEL
 from tests.server import says
 from toolnexus import AsyncClient
-from toolnexus._io import faults
+from toolnexus._io import async_network, faults
 from toolnexus._io.async_bounds import AsyncBounds
 from toolnexus._io.async_network import _HIGH_WATER, AsyncDirectTransport, AsyncLine, LineProtocol
 from toolnexus._io.async_pump import Pump
@@ -147,6 +148,26 @@ def test_a_line_that_was_dropped_before_it_connected_does_not_connect():
     asyncio.run(main())
 
 
+def test_a_line_may_be_dropped_at_any_moment_of_its_being_dropped(monkeypatch):
+    async def never(host: str, port: int) -> socket.socket:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    monkeypatch.setattr(async_network, "_connect_first", never)
+
+    async def main() -> None:
+        line = AsyncLine()
+        connecting = asyncio.ensure_future(line.connect_tcp("127.0.0.1", 1, 60))
+        await asyncio.sleep(0)
+        for _ in range(5):  # as a cancel of the run and then the closing of the client do
+            line.abort()
+            await asyncio.sleep(0)
+        with pytest.raises(faults.ConnectTimeout):
+            await connecting
+
+    asyncio.run(main())
+
+
 def test_a_line_can_be_dropped_after_its_loop_was_closed():
     async def main() -> AsyncLine:
         return AsyncLine()
@@ -220,7 +241,8 @@ def test_a_pump_stops_reading_for_a_slow_consumer():
     asyncio.run(main())
 
 
-def test_a_pump_that_is_closed_while_it_waits_for_its_consumer_ends():
+@pytest.mark.parametrize("step", [None, "http11.receive_response_body.complete"], ids=["reading", "between reads"])
+def test_a_pump_that_is_closed_while_it_waits_for_its_consumer_ends(step):
     async def main() -> None:
         body = Counted(50)
         transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=body))
@@ -230,6 +252,8 @@ def test_a_pump_that_is_closed_while_it_waits_for_its_consumer_ends():
             await pump.head()
             for _ in range(200):
                 await asyncio.sleep(0)
+            if step is not None:
+                await request.extensions["trace"](step, {})  # a caller's transport may tell of each piece
             pump.close()
             for _ in range(20):
                 await asyncio.sleep(0)

@@ -45,6 +45,13 @@ def test_what_was_written_is_not_written_again():
     assert b"Hello?" in writer.write({"messages": [message]}).data
 
 
+def test_a_member_that_is_another_one_is_written_anew_and_so_is_a_list_that_grew_in_its_place():
+    writer, messages = BodyWriter(), [{"n": 1}]
+    assert writer.write({"model": "a", "messages": messages}).data == b'{"model":"a","messages":[{"n":1}]}'
+    messages.append({"n": 2})
+    assert writer.write({"model": "b", "messages": messages}).data == b'{"model":"b","messages":[{"n":1},{"n":2}]}'
+
+
 def test_an_object_that_changes_is_written_anew_where_none_is_shared():
     writer, message = BodyWriter(), {"text": "Hi?"}
     writer.write({"messages": [message]}, is_shared=False)

@@ -12,7 +12,7 @@ from toolnexus import APITimeoutError, Cancel, DeadlineExceededError, RunCancell
 from toolnexus._io import async_bounds
 from toolnexus._io import bounds as module
 from toolnexus._io.async_bounds import AsyncBounds, end_tasks, to_its_end
-from toolnexus._io.bounds import Bounds, Patience
+from toolnexus._io.bounds import Bounds, Patience, Runs
 
 
 class Clock:
@@ -73,6 +73,27 @@ def test_whoever_works_for_a_run_hears_of_its_end_whatever_ended_it(cancelled):
     (cancel.cancel if cancelled else bounds.close)()
     assert heard == ["over"]
     assert cancel.cancelled is cancelled
+
+
+def test_a_run_without_bounds_can_be_ended_from_outside():
+    bounds = Bounds(None, None)
+    bounds.end("enough")
+    with pytest.raises(RunCancelledError, match="enough"):
+        bounds.check()
+    assert bounds.cancel.cancelled
+
+
+def test_closing_ends_the_runs_that_are_under_way_and_those_that_were_about_to_begin():
+    runs, under_way, over, late = Runs(), Bounds(None, None), Bounds(None, None), Bounds(None, None)
+    runs.enter(under_way)
+    runs.enter(over)
+    runs.leave(over)
+    runs.close()
+    runs.enter(late)
+    for bounds in (under_way, late):
+        with pytest.raises(RunCancelledError, match="the client was closed"):
+            bounds.check()
+    over.check()
 
 
 def test_a_run_that_is_over_leaves_nothing_at_the_callers_cancel():

@@ -10,13 +10,15 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import h11
 import httpx
 import pytest
 
 from tests.clients.harness import soon
-from tests.server import PATIENCE_S, says
+from tests.server import PATIENCE_S, Response, says
 from toolnexus import APIConnectionError, APITimeoutError
 from toolnexus._io import async_network
+from toolnexus._io.http11 import headers_of
 
 Addresses = Callable[..., str]
 NO_SUCH_FAMILY = 4242
@@ -171,3 +173,22 @@ def test_a_long_request_is_sent_whole(connect, serve):
     server = serve(says("Long."))
     assert connect(server).stream(LONG).text == "Long."
     assert server.requests[0].json["messages"][0]["content"] == LONG
+
+
+def test_a_host_that_leaves_without_an_answer_is_told_of_as_that(connect, serve):
+    client = connect(serve(Response(framing="none", end="close")), retries=0)
+    with pytest.raises(APIConnectionError, match="the server disconnected without sending a response"):
+        client.stream("Go.")
+
+
+def test_a_long_head_is_read_and_one_without_an_end_is_refused(connect, serve):
+    server = serve(says("Long.", headers={"x-long": "x" * 90_000}), says(headers={"x-long": "x" * 200_000}))
+    client = connect(server, retries=0)
+    assert client.stream("Go.").text == "Long."
+    with pytest.raises(APIConnectionError):
+        client.stream("Go.")
+
+
+def test_the_values_of_a_header_that_came_twice_are_joined():
+    head = h11.Response(status_code=200, headers=[(b"X-A", b"1"), (b"B", b"\xe9"), (b"x-a", b"2")])
+    assert headers_of(head) == {"x-a": "1, 2", "b": "\xe9"}

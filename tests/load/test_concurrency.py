@@ -121,13 +121,47 @@ def test_a_fork_in_the_middle_of_everything_crosses_nothing():
         child = os.fork()
         if child == 0:
             good = run("child") and run("child again")
+            client.close()
             os._exit(0 if good else 1)
+        if (other := os.fork()) == 0:
+            client.close()
+            os._exit(0)
+        assert os.waitpid(other, 0)[1] == 0
         assert os.waitpid(child, 0)[1] == 0
         assert [e.delta for e in half if e.type == "text"] == ["half"] * 4
         assert run("last")
         client.close()
         print("good")
     """
+    with Server(script) as server:
+        run = in_a_process(code, server.url)
+        server.wait_all_closed()
+    assert (run.stdout, run.stderr, run.returncode) == ("good\n", "", 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_fork_between_two_event_loops_leaves_the_child_without_the_parents_threads():
+    code = """
+        import asyncio, os, sys, toolnexus
+        toolkit = toolnexus.Toolkit(toolnexus.define_tool(lambda: "here", name="here"))
+        client = toolnexus.AsyncClient(base_url=sys.argv[1], model="m")
+        async def run(prompt):
+            async with asyncio.timeout(10):
+                return (await client.run(prompt, toolkit)).text
+        assert asyncio.run(run("parent")) == "here"
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if asyncio.run(run("child")) == "here" else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert asyncio.run(run("parent again")) == "here"
+        asyncio.run(client.aclose())
+        print("good")
+    """
+
+    def script(request: Request) -> Response:
+        last = request.json["messages"][-1]
+        return says(last["content"]) if last["role"] == "tool" else calls(("c1", "here", "{}"))
+
     with Server(script) as server:
         run = in_a_process(code, server.url)
         server.wait_all_closed()

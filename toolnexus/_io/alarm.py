@@ -37,7 +37,6 @@ class Alarm:
 
     def stop(self) -> None:
         """The waits are over, for a while at least: leave no timer behind."""
-        self._future = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -211,10 +211,11 @@ class AsyncLine:
         request = self.http.request(endpoint, body)
         with contextlib.suppress(faults.WriteError):  # a server may answer, and go, before it has read all
             await self.stream.write(request, timeouts.write)
-        head = None
-        while head is None:
+        self.http.receive(await self.stream.read(_READ_BYTES, timeouts.read))
+        while (head := self.http.head()) is None:
+            if self.patience is not None:  # informational heads may come for ever, and faster than they are read
+                self.patience.check()
             self.http.receive(await self.stream.read(_READ_BYTES, timeouts.read))
-            head = self.http.head()
         self.inflow.body_expected()
         return head
 
@@ -250,7 +251,7 @@ class AsyncLine:
         self._aborted = True
         if self._loop.is_closed():
             return
-        if self._connecting is not None:
+        if self._connecting is not None and not self._connecting.expired():  # which is an end as well
             self._connecting.reschedule(self._loop.time())
         if self._protocol.transport is not None:
             self._protocol.transport.abort()

@@ -90,6 +90,7 @@ class Pump:
         """Stop; the task closes the response and ends by itself."""
         self._unlink()
         self._is_stopped = True
+        _settle(self._room, True)  # a task that waits for its reader, who is gone
         if self._may_be_cancelled:
             self._may_be_cancelled = False  # once: what the task does then, closing, must not be cancelled
             self._task.cancel()
@@ -154,7 +155,7 @@ class Pump:
             self._waiting += piece
             if not self._news.done():
                 self._news.set_result(True)
-            while len(self._waiting) >= _MAX_WAITING:
+            while len(self._waiting) >= _MAX_WAITING and not self._is_stopped:
                 self._room = loop.create_future()
                 await self._room
             if self._is_stopped:  # a caller's client may swallow a cancel

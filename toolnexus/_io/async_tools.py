@@ -130,6 +130,8 @@ class AsyncTools:
                     running[task] = one
                     task.add_done_callback(ended.put)
                 await ended.wait(_until_next(running, bounds))
+                # Asked now: what ends in time must not be late because the consumer then holds up the event loop.
+                overdue = [task for task, one in running.items() if one.is_late and not task.done()]
                 for task in ended.take():
                     if (one_ended := running.pop(task, None)) is None:
                         continue  # it came after its timeout
@@ -138,12 +140,13 @@ class AsyncTools:
                     if isinstance(result, BaseException):
                         raise result
                     yield result
-                for task, one in [pair for pair in running.items() if pair[1].is_late]:
-                    del running[task]
+                for task in overdue:
+                    if (one_late := running.pop(task, None)) is None:
+                        continue  # it ended while the consumer was busy
                     late.add(task)
-                    one.close()
+                    one_late.close()
                     task.cancel()
-                    yield timed_out(one.call, one.duration)
+                    yield timed_out(one_late.call, one_late.duration)
         finally:
             bounds.over.remove_done_callback(ended.ring)
             for one in running.values():

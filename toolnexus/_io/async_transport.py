@@ -46,12 +46,16 @@ class AsyncTransport:
         bounds.check()
         # A reply that is not streamed comes whole: nothing of it could show progress before.
         patience = Patience(bounds, self._config.progress_timeout if body.is_streamed else None)
-        patience.wait_begins(0)
         client = self._given or await self._get_own()
         if isinstance(client, AsyncDirectTransport):
+            patience.wait_begins(0)
             return self._opened(await _send(client, body.data, patience), patience, None)
         # Only our own network survives a cancel anywhere; httpx is kept at arm's length.
-        pump = Pump(client, self._request(client, body.data, patience), patience)
+        # The request is made before the model's time begins to count: the pump reads while the consumer is busy, and
+        # httpx would end such a read after the time that the model has for its next word.
+        request = self._request(client, body.data, patience)
+        patience.wait_begins(0)
+        pump = Pump(client, request, patience)
         try:
             return self._opened(await _head(pump), patience, pump)
         except BaseException:

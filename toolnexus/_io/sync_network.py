@@ -56,10 +56,11 @@ class Line:
         request = self.http.request(endpoint, body)
         with contextlib.suppress(faults.WriteError):  # a server may answer, and go, before it has read all
             self.stream.write(request, timeouts.write)
-        head = None
-        while head is None:
+        self.http.receive(self.stream.read(_READ_BYTES, timeouts.read))
+        while (head := self.http.head()) is None:
+            if self.patience is not None:  # informational heads may come for ever, and faster than they are read
+                self.patience.check()
             self.http.receive(self.stream.read(_READ_BYTES, timeouts.read))
-            head = self.http.head()
         self.inflow.body_expected()
         return head
 

@@ -55,21 +55,22 @@ class SyncTools:
                     running[call.slot] = call, self._start(call, bounds, conversation_id, done.put)
                 try:
                     item = done.get(timeout=_until_next(ends, bounds))
-                except queue.Empty:
-                    item = None
-                if item is not None:
-                    call, result = item
-                    ends.pop(call.slot, None)
-                    if running.pop(call.slot, None) is None:
-                        continue  # it came after its timeout
-                    if isinstance(result, BaseException):
-                        raise result
-                    yield result
-                for slot in [slot for slot, end in ends.items() if time.monotonic() >= end]:
-                    (call, cancel), end = running.pop(slot), ends.pop(slot)
-                    cancel.cancel()
-                    assert call.tool.timeout is not None
-                    yield timed_out(call, call.tool.timeout + time.monotonic() - end)
+                except queue.Empty:  # a result that lies there was in time, however long the consumer took
+                    for slot in [slot for slot, end in ends.items() if time.monotonic() >= end]:
+                        (call, cancel), end = running.pop(slot), ends.pop(slot)
+                        cancel.cancel()
+                        assert call.tool.timeout is not None
+                        yield timed_out(call, call.tool.timeout + time.monotonic() - end)
+                    continue
+                if item is None:
+                    continue
+                call, result = item
+                ends.pop(call.slot, None)
+                if running.pop(call.slot, None) is None:
+                    continue  # it came after its timeout
+                if isinstance(result, BaseException):
+                    raise result
+                yield result
         finally:
             unlink()
             for _, cancel in running.values():
@@ -116,7 +117,11 @@ class SyncTools:
             finally:
                 unlink()
 
-        self._threads.start(lambda: variables.run(work))
+        try:
+            self._threads.start(lambda: variables.run(work))
+        except RuntimeError as error:  # the system has no thread left: the call fails, as any other may
+            unlink()
+            report((call, outcome(call, error, context, 0.0)))
         return cancel
 
     def spawn(self, awaitable: Awaitable[object]) -> None:
