@@ -17,7 +17,7 @@ from tests.server import says
 from toolnexus import AsyncClient
 from toolnexus._io import async_network, faults
 from toolnexus._io.async_bounds import AsyncBounds
-from toolnexus._io.async_network import _HIGH_WATER, AsyncDirectTransport, AsyncLine, LineProtocol
+from toolnexus._io.async_network import _HIGH_WATER, AsyncConnection, AsyncDirectTransport, Flow
 from toolnexus._io.async_pump import Pump
 from toolnexus._io.bounds import Patience
 from toolnexus._io.http11 import Endpoint
@@ -47,27 +47,27 @@ class FakeTransport(asyncio.Transport):
         self.aborted = True
 
 
-def connected() -> tuple[LineProtocol, FakeTransport]:
-    protocol, transport = LineProtocol(), FakeTransport()
-    protocol.connection_made(transport)
-    return protocol, transport
+def connected() -> tuple[Flow, FakeTransport]:
+    flow, transport = Flow(), FakeTransport()
+    flow.connection_made(transport)
+    return flow, transport
 
 
 def test_a_slow_reader_makes_the_server_wait_and_loses_nothing():
     async def main() -> None:
-        protocol, transport = connected()
+        flow, transport = connected()
         sent = bytes(range(256)) * (_HIGH_WATER // 256)
-        protocol.data_received(sent)
+        flow.data_received(sent)
         assert not transport.paused
-        protocol.data_received(b"more")
-        protocol.data_received(b" and more")
+        flow.data_received(b"more")
+        flow.data_received(b" and more")
         assert transport.paused
         got = b""
         while transport.paused:
-            got += await protocol.read(1000, None)
+            got += await flow.read(None)
         assert len(sent) // 2 < len(got) < len(sent)
         while len(got) < len(sent) + 13:
-            got += await protocol.read(100_000, None)
+            got += await flow.read(None)
         assert got == sent + b"more and more"
 
     asyncio.run(main())
@@ -75,75 +75,74 @@ def test_a_slow_reader_makes_the_server_wait_and_loses_nothing():
 
 def test_a_read_waits_for_bytes_and_no_longer_than_it_may():
     async def main() -> None:
-        protocol, _ = connected()
-        asyncio.get_running_loop().call_soon(protocol.data_received, b"hello")
-        assert await protocol.read(100, 5) == b"hello"
+        flow, _ = connected()
+        asyncio.get_running_loop().call_soon(flow.data_received, b"hello")
+        assert await flow.read(5) == b"hello"
         with pytest.raises(faults.ReadTimeout):
-            await protocol.read(100, 0.01)
-        asyncio.get_running_loop().call_soon(protocol.data_received, b"again")
-        assert await protocol.read(100, None) == b"again"
+            await flow.read(0.01)
+        asyncio.get_running_loop().call_soon(flow.data_received, b"again")
+        assert await flow.read(None) == b"again"
 
     asyncio.run(main())
 
 
 def test_bytes_that_came_before_the_end_are_read_before_it():
     async def main() -> None:
-        protocol, _ = connected()
-        protocol.data_received(b"last words")
-        protocol.eof_received()
-        assert protocol.is_readable
-        assert await protocol.read(4, None) == b"last"
-        assert await protocol.read(100, None) == b" words"
-        assert await protocol.read(100, None) == b""
+        flow, _ = connected()
+        flow.data_received(b"last words")
+        flow.eof_received()
+        assert flow.is_readable
+        assert await flow.read(None) == b"last words"
+        assert await flow.read(None) == b""
 
     asyncio.run(main())
 
 
 def test_a_lost_connection_wakes_the_reader_with_the_reason():
     async def main() -> None:
-        protocol, _ = connected()
-        asyncio.get_running_loop().call_soon(protocol.connection_lost, ConnectionResetError("gone"))
+        flow, _ = connected()
+        asyncio.get_running_loop().call_soon(flow.connection_lost, ConnectionResetError("gone"))
         with pytest.raises(faults.ReadError, match="gone"):
-            await protocol.read(100, None)
+            await flow.read(None)
 
     asyncio.run(main())
 
 
 def test_a_write_waits_until_the_other_side_takes_it():
     async def main() -> None:
-        protocol, transport = connected()
-        await protocol.write(b"one", None)
-        protocol.pause_writing()
-        asyncio.get_running_loop().call_soon(protocol.resume_writing)
-        await protocol.write(b"two", 5)
+        flow, transport = connected()
+        await flow.write(b"one", None)
+        flow.pause_writing()
+        asyncio.get_running_loop().call_soon(flow.resume_writing)
+        await flow.write(b"two", 5)
         assert transport.written == [b"one", b"two"]
-        protocol.pause_writing()
+        flow.pause_writing()
         with pytest.raises(faults.WriteTimeout):
-            await protocol.write(b"three", 0.01)
+            await flow.write(b"three", 0.01)
 
     asyncio.run(main())
 
 
 def test_a_write_on_a_lost_connection_is_an_error():
     async def main() -> None:
-        protocol, transport = connected()
-        protocol.pause_writing()
-        asyncio.get_running_loop().call_soon(protocol.connection_lost, BrokenPipeError("gone"))
+        flow, transport = connected()
+        flow.pause_writing()
+        asyncio.get_running_loop().call_soon(flow.connection_lost, BrokenPipeError("gone"))
         with pytest.raises(faults.WriteError, match="gone"):
-            await protocol.write(b"one", 5)
+            await flow.write(b"one", 5)
         transport.abort()
         with pytest.raises(faults.WriteError, match="the connection is closed"):
-            await protocol.write(b"two", 5)
+            await flow.write(b"two", 5)
 
     asyncio.run(main())
 
 
 def test_a_line_that_was_dropped_before_it_connected_does_not_connect():
     async def main() -> None:
-        line = AsyncLine()
-        line.abort()
+        connection = AsyncConnection()
+        connection.abort()
         with pytest.raises(faults.ConnectError, match="aborted"):
-            await line.connect_tcp("127.0.0.1", 1, None)
+            await connection.connect_tcp("127.0.0.1", 1, None)
 
     asyncio.run(main())
 
@@ -156,11 +155,11 @@ def test_a_line_may_be_dropped_at_any_moment_of_its_being_dropped(monkeypatch):
     monkeypatch.setattr(async_network, "_connect_first", never)
 
     async def main() -> None:
-        line = AsyncLine()
-        connecting = asyncio.ensure_future(line.connect_tcp("127.0.0.1", 1, 60))
+        connection = AsyncConnection()
+        connecting = asyncio.ensure_future(connection.connect_tcp("127.0.0.1", 1, 60))
         await asyncio.sleep(0)
         for _ in range(5):  # as a cancel of the run and then the closing of the client do
-            line.abort()
+            connection.abort()
             await asyncio.sleep(0)
         with pytest.raises(faults.ConnectTimeout):
             await connecting
@@ -169,12 +168,12 @@ def test_a_line_may_be_dropped_at_any_moment_of_its_being_dropped(monkeypatch):
 
 
 def test_a_line_can_be_dropped_after_its_loop_was_closed():
-    async def main() -> AsyncLine:
-        return AsyncLine()
+    async def main() -> AsyncConnection:
+        return AsyncConnection()
 
-    line = asyncio.run(main())
-    line.interrupt()
-    line.abort()
+    connection = asyncio.run(main())
+    connection.interrupt()
+    connection.abort()
 
 
 def test_a_closed_transport_takes_no_request():

@@ -16,11 +16,11 @@ import httpx
 import pytest
 
 from toolnexus._io import faults, sync_network
-from toolnexus._io.async_network import AsyncDirectTransport, AsyncLine, LineProtocol
+from toolnexus._io.async_network import AsyncConnection, AsyncDirectTransport, Flow
 from toolnexus._io.bounds import Bounds, Patience
 from toolnexus._io.framing import Chunks
 from toolnexus._io.http11 import Endpoint, Http11
-from toolnexus._io.sync_network import DirectTransport, Line
+from toolnexus._io.sync_network import Connection, DirectTransport
 from toolnexus.config import Timeouts
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
@@ -156,7 +156,7 @@ ENDPOINT = Endpoint("127.0.0.1", 1, False, b"/", ((b"host", b"a"),))
 def ours(monkeypatch: pytest.MonkeyPatch, *connections: Sequence[bytes]) -> list[Seen]:
     """The same through `DirectTransport`, which may open so many connections."""
     wires = iter([Wire(pieces) for pieces in connections])
-    monkeypatch.setattr(Line, "_connect", lambda *args: next(wires, Wire([])))
+    monkeypatch.setattr(Connection, "_connect", lambda self, *args: setattr(self, "_socket", next(wires, Wire([]))))
     monkeypatch.setattr(sync_network, "_is_readable", lambda sock: False)
     transport = DirectTransport(ENDPOINT, None, Timeouts())
     exchanges: list[Seen] = []
@@ -182,20 +182,20 @@ def ours(monkeypatch: pytest.MonkeyPatch, *connections: Sequence[bytes]) -> list
 async def aours(monkeypatch: pytest.MonkeyPatch, *connections: Sequence[bytes]) -> list[Seen]:
     """The same through `AsyncDirectTransport`."""
     wires = iter([Wire(pieces) for pieces in connections])
-    connected_to: dict[LineProtocol, Wire] = {}
+    connected_to: dict[Flow, Wire] = {}
 
-    async def connected(line: AsyncLine, *args: Any, **options: Any) -> None:
-        connected_to[line._protocol] = next(wires, Wire([]))
+    async def connected(connection: AsyncConnection, *args: Any, **options: Any) -> None:
+        connected_to[connection._flow] = next(wires, Wire([]))
 
-    async def read(protocol: LineProtocol, max_bytes: int, timeout: float | None) -> bytes:
-        return connected_to[protocol].read()
+    async def read(flow: Flow, timeout: float | None) -> bytes:
+        return connected_to[flow].read()
 
-    async def write(protocol: LineProtocol, data: bytes, timeout: float | None) -> None:
-        connected_to[protocol].send(data)
+    async def write(flow: Flow, data: bytes, timeout: float | None) -> None:
+        connected_to[flow].send(data)
 
-    monkeypatch.setattr(AsyncLine, "connect_tcp", connected)
-    monkeypatch.setattr(LineProtocol, "read", read)
-    monkeypatch.setattr(LineProtocol, "write", write)
+    monkeypatch.setattr(AsyncConnection, "connect_tcp", connected)
+    monkeypatch.setattr(Flow, "read", read)
+    monkeypatch.setattr(Flow, "write", write)
     transport = AsyncDirectTransport(ENDPOINT, None, Timeouts())
     exchanges: list[Seen] = []
     while len(exchanges) < 2:

@@ -13,7 +13,7 @@ from tests.server import Gate, reply, says
 from toolnexus._io import faults
 from toolnexus._io.bounds import Bounds, Patience
 from toolnexus._io.http11 import Endpoint, Http11
-from toolnexus._io.sync_network import DirectResponse, DirectTransport, Line
+from toolnexus._io.sync_network import Connection, DirectResponse, DirectTransport
 from toolnexus.config import Timeouts
 
 
@@ -27,18 +27,19 @@ def port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def test_a_line_that_was_interrupted_before_it_connected_does_not_connect(port):
-    line = Line()
-    line.interrupt()
+def test_a_connection_that_was_interrupted_before_it_connected_does_not_connect(port):
+    connection = Connection()
+    connection.interrupt()
     with pytest.raises(faults.ConnectError, match="interrupted"):
-        line.connect_tcp("127.0.0.1", port, 5)
+        connection.connect_tcp("127.0.0.1", port, 5)
 
 
 def test_a_closed_connection_counts_as_readable_so_that_it_is_not_used_again(port):
-    stream = Line().connect_tcp("127.0.0.1", port, 5)
-    assert not stream.is_readable
-    stream.close()
-    assert stream.is_readable
+    connection = Connection()
+    connection.connect_tcp("127.0.0.1", port, 5)
+    assert not connection.is_readable
+    connection.close()
+    assert connection.is_readable
 
 
 @pytest.mark.parametrize("has_poll", [True, False])
@@ -47,14 +48,16 @@ def test_a_connection_is_readable_when_something_came_or_the_other_side_is_gone(
         monkeypatch.delattr(select, "poll", raising=False)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         for last_word in (b"?", b""):
-            stream = Line().connect_tcp("127.0.0.1", listener.getsockname()[1], 5)
+            connection = Connection()
+            connection.connect_tcp("127.0.0.1", listener.getsockname()[1], 5)
             other, _ = listener.accept()
-            assert not stream.is_readable
+            assert not connection.is_readable
             with other:
                 other.sendall(last_word)
-            stream._socket.recv(1, socket.MSG_PEEK)  # until it has arrived
-            assert stream.is_readable
-            stream.close()
+            assert connection._socket is not None
+            connection._socket.recv(1, socket.MSG_PEEK)  # until it has arrived
+            assert connection.is_readable
+            connection.close()
 
 
 def test_an_interrupt_while_connecting_leaves_no_socket_open(monkeypatch, port):
@@ -63,7 +66,7 @@ def test_an_interrupt_while_connecting_leaves_no_socket_open(monkeypatch, port):
 
     monkeypatch.setattr(socket.socket, "connect", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        Line().connect_tcp("127.0.0.1", port, 5)
+        Connection().connect_tcp("127.0.0.1", port, 5)
 
 
 def test_an_interrupt_in_a_handshake_leaves_no_socket_open(monkeypatch, port):
@@ -71,10 +74,11 @@ def test_an_interrupt_in_a_handshake_leaves_no_socket_open(monkeypatch, port):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ssl.SSLSocket, "do_handshake", interrupted)
-    stream = Line().connect_tcp("127.0.0.1", port, 5)
+    connection = Connection()
+    connection.connect_tcp("127.0.0.1", port, 5)
     with pytest.raises(KeyboardInterrupt):
-        stream.start_tls(ssl.create_default_context(), "127.0.0.1", 5)
-    assert stream.is_readable
+        connection.start_tls(ssl.create_default_context(), "127.0.0.1", 5)
+    assert connection.is_readable
 
 
 def test_a_closed_transport_takes_no_request(port):

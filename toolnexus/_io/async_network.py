@@ -24,12 +24,13 @@ from .bounds import Patience
 from .framing import Chunks, Inflow
 from .http11 import Endpoint, Http11, headers_of, is_chunked
 
+_READ_BYTES = 64 * 1024
 _ATTEMPT_DELAY_S = 0.25
 _HIGH_WATER = 256 * 1024
 """Bytes that may wait to be read before the server is made to wait: a slow consumer slows the reader down."""
 
 
-class LineProtocol(asyncio.Protocol):
+class Flow(asyncio.Protocol):
     """Bytes of one connection, on their way from the event loop to whoever reads."""
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class LineProtocol(asyncio.Protocol):
         _wake(self._writer)
         self._writer = None
 
-    # -- called by the stream
+    # -- called by the connection
 
     @property
     def is_readable(self) -> bool:
@@ -85,7 +86,7 @@ class LineProtocol(asyncio.Protocol):
         """Nobody waits for this connection for a while."""
         self._alarm.stop()
 
-    async def read(self, max_bytes: int, timeout: float | None) -> bytes:
+    async def read(self, timeout: float | None) -> bytes:
         if not self.is_readable:
             self._reader = asyncio.get_running_loop().create_future()
             self._alarm.set(self._reader, timeout, faults.ReadTimeout)
@@ -95,8 +96,8 @@ class LineProtocol(asyncio.Protocol):
                 self._reader = None
                 self._alarm.unset()
         if self._buffer:
-            data = bytes(self._buffer[:max_bytes])
-            del self._buffer[:max_bytes]
+            data = bytes(self._buffer[:_READ_BYTES])
+            del self._buffer[:_READ_BYTES]
             if self._paused and len(self._buffer) <= _HIGH_WATER // 2 and self.transport is not None:
                 self._paused = False
                 self.transport.resume_reading()
@@ -176,21 +177,18 @@ def _close(sock: socket.socket, attempt: asyncio.Future[None]) -> None:
     sock.close()
 
 
-_READ_BYTES = 64 * 1024
-
 _BROKEN = (faults.NetworkError, faults.RemoteProtocolError)
 
 
-class AsyncLine:
-    """One connection: it knows the exchange that uses it, and can be dropped at once."""
+class AsyncConnection:
+    """One connection: it knows the exchange that uses it, keeps to its time, and can be dropped at once."""
 
     def __init__(self) -> None:
-        self._protocol = LineProtocol()
+        self._flow = Flow()
         self._loop = asyncio.get_running_loop()
         self._connecting: asyncio.Timeout | None = None
         self._aborted = False
-        self.stream = AsyncLineStream(self, self._protocol)
-        self.is_connected = False
+        self._is_connected = False
         self.inflow = Inflow()
         self.http = Http11()
         self.patience: Patience | None = None
@@ -201,36 +199,44 @@ class AsyncLine:
     async def ask(
         self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None, timeouts: Timeouts, body: bytes
     ) -> h11.Response:
-        """Send a request, over a new connection if there is none, and wait for the head of the response."""
-        if not self.is_connected:
+        """Send a request, connected now if not before, and wait for the head of the response."""
+        if not self._is_connected:
             await self.connect_tcp(endpoint.host, endpoint.port, timeouts.connect)
             if ssl_context is not None:
-                await self.stream.start_tls(ssl_context, endpoint.host, timeouts.connect)
-            self.is_connected = True
+                await self._start_tls(ssl_context, endpoint.host, timeouts.connect)
+            self._is_connected = True
         self.inflow.head_expected()
         request = self.http.request(endpoint, body)
         with contextlib.suppress(faults.WriteError):  # a server may answer, and go, before it has read all
-            await self.stream.write(request, timeouts.write)
-        self.http.receive(await self.stream.read(_READ_BYTES, timeouts.read))
+            await self._flow.write(request, self._timeout(timeouts.write))
+        self.http.receive(await self.read(timeouts.read))
         while (head := self.http.head()) is None:
             if self.patience is not None:  # informational heads may come for ever, and faster than they are read
                 self.patience.check()
-            self.http.receive(await self.stream.read(_READ_BYTES, timeouts.read))
+            self.http.receive(await self.read(timeouts.read))
         self.inflow.body_expected()
         return head
 
     async def connect_tcp(self, host: str, port: int, timeout: float | None) -> None:
-        async with self.connecting(timeout):
+        async with self._step(timeout):
             sock = await _connect_first(host, port)
-            await self._loop.create_connection(lambda: self._protocol, sock=sock)
+            await self._loop.create_connection(lambda: self._flow, sock=sock)
+
+    async def _start_tls(self, ssl_context: ssl.SSLContext, server_hostname: str, timeout: float | None) -> None:
+        flow = self._flow
+        assert flow.transport is not None
+        async with self._step(timeout):
+            flow.transport = await self._loop.start_tls(
+                flow.transport, flow, ssl_context, server_hostname=server_hostname
+            )
 
     @contextlib.asynccontextmanager
-    async def connecting(self, timeout: float | None) -> AsyncGenerator[None]:
+    async def _step(self, timeout: float | None) -> AsyncGenerator[None]:
         """A step on the way to a connection, with our errors; `abort` ends it."""
         if self._aborted:
             raise faults.ConnectError("the connection was aborted")
         try:
-            async with asyncio.timeout(self.timeout(timeout)) as self._connecting:
+            async with asyncio.timeout(self._timeout(timeout)) as self._connecting:
                 yield
         except TimeoutError:
             raise faults.ConnectTimeout from None
@@ -239,12 +245,25 @@ class AsyncLine:
         finally:
             self._connecting = None
 
-    def timeout(self, timeout: float | None) -> float | None:
+    async def read(self, timeout: float | None) -> bytes:
+        """What has come, once there is something; `b""` at the end of the connection."""
+        data, self.inflow.held = self.inflow.held, b""
+        if not data:
+            data = await self._flow.read(self._timeout(timeout))
+            self.has_heard = self.has_heard or bool(data)
+        return self.inflow.take(data)
+
+    def _timeout(self, timeout: float | None) -> float | None:
         return timeout if self.patience is None else self.patience.timeout(timeout)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether a read would not wait; of an idle connection, that the server has closed it."""
+        return self._flow.is_readable
 
     def rest(self) -> None:
         """The connection is idle from now on."""
-        self._protocol.rest()
+        self._flow.rest()
 
     def abort(self) -> None:
         """Drop the connection now; whoever waits for it is told. From the loop's own thread."""
@@ -253,46 +272,13 @@ class AsyncLine:
             return
         if self._connecting is not None and not self._connecting.expired():  # which is an end as well
             self._connecting.reschedule(self._loop.time())
-        if self._protocol.transport is not None:
-            self._protocol.transport.abort()
+        if self._flow.transport is not None:
+            self._flow.transport.abort()
 
     def interrupt(self) -> None:
         """`abort`, from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed, and the connection with it
             self._loop.call_soon_threadsafe(self.abort)
-
-
-class AsyncLineStream:
-    """What is read from a connection and written to it, within the time that its exchange has."""
-
-    def __init__(self, line: AsyncLine, protocol: LineProtocol) -> None:
-        self._line = line
-        self._protocol = protocol
-
-    async def read(self, max_bytes: int, timeout: float | None) -> bytes:
-        inflow = self._line.inflow
-        data, inflow.held = inflow.held, b""
-        if not data:
-            data = await self._protocol.read(max_bytes, self._line.timeout(timeout))
-            self._line.has_heard = self._line.has_heard or bool(data)
-        return inflow.take(data)
-
-    async def write(self, buffer: bytes, timeout: float | None) -> None:
-        await self._protocol.write(buffer, self._line.timeout(timeout))
-
-    async def start_tls(self, ssl_context: ssl.SSLContext, server_hostname: str, timeout: float | None) -> None:
-        protocol = self._protocol
-        assert protocol.transport is not None
-        async with self._line.connecting(timeout):
-            transport = await asyncio.get_running_loop().start_tls(
-                protocol.transport, protocol, ssl_context, server_hostname=server_hostname
-            )
-        protocol.transport = transport
-
-    @property
-    def is_readable(self) -> bool:
-        """Whether a read would not wait; of an idle connection, that the server has closed it."""
-        return self._protocol.is_readable
 
 
 class AsyncDirectTransport:
@@ -305,8 +291,8 @@ class AsyncDirectTransport:
         self._endpoint = endpoint
         self._ssl_context = ssl_context
         self._timeouts = timeouts
-        self._idle: list[AsyncLine] = []
-        self._busy: set[AsyncLine] = set()
+        self._idle: list[AsyncConnection] = []
+        self._busy: set[AsyncConnection] = set()
         self._closed = False
 
     async def send(self, body: bytes, patience: Patience) -> AsyncDirectResponse:
@@ -317,56 +303,56 @@ class AsyncDirectTransport:
         """
         fresh = False
         while True:
-            line = self._take(fresh)
-            line.patience = patience
-            unlink = patience.bounds.cancel.add_callback(line.interrupt)
+            connection = self._take(fresh)
+            connection.patience = patience
+            unlink = patience.bounds.cancel.add_callback(connection.interrupt)
             try:
-                head = await line.ask(self._endpoint, self._ssl_context, self._timeouts, body)
-                return AsyncDirectResponse(self, line, head, unlink, self._timeouts.read)
+                head = await connection.ask(self._endpoint, self._ssl_context, self._timeouts, body)
+                return AsyncDirectResponse(self, connection, head, unlink, self._timeouts.read)
             except BaseException as error:
                 unlink()
-                self._drop(line)
+                self._drop(connection)
                 # A server may close an idle connection at any time, and some do so right after a response without
                 # a word (llama.cpp). That is no failure of this request: another connection will do.
                 # RFC 9112, section 9.3.1, "Retrying requests".
-                is_stale = line.is_reused and not line.has_heard and isinstance(error, _BROKEN)
+                is_stale = connection.is_reused and not connection.has_heard and isinstance(error, _BROKEN)
                 if not is_stale or patience.bounds.exceeded():
                     raise
                 fresh = True
 
-    def _take(self, fresh: bool) -> AsyncLine:
+    def _take(self, fresh: bool) -> AsyncConnection:
         if self._closed:
             raise faults.ConnectError("the client is closed")
         while self._idle and not fresh:
-            line = self._idle.pop()
-            line.is_reused, line.has_heard = True, False
-            if not (line.http.has_expired or line.stream.is_readable):
-                self._busy.add(line)
-                return line
-            line.abort()
-        line = AsyncLine()
-        self._busy.add(line)
-        return line
+            connection = self._idle.pop()
+            connection.is_reused, connection.has_heard = True, False
+            if not (connection.http.has_expired or connection.is_readable):
+                self._busy.add(connection)
+                return connection
+            connection.abort()
+        connection = AsyncConnection()
+        self._busy.add(connection)
+        return connection
 
-    def give_back(self, line: AsyncLine) -> None:
+    def give_back(self, connection: AsyncConnection) -> None:
         """Keep the connection for the next request if nothing is left on it, else drop it."""
-        line.patience = None
-        if line.http.finish() and not line.inflow.held and not self._closed:
-            line.rest()
-            self._busy.discard(line)
-            self._idle.append(line)
+        connection.patience = None
+        if connection.http.finish() and not connection.inflow.held and not self._closed:
+            connection.rest()
+            self._busy.discard(connection)
+            self._idle.append(connection)
         else:
-            self._drop(line)
+            self._drop(connection)
 
-    def _drop(self, line: AsyncLine) -> None:
-        self._busy.discard(line)
-        line.abort()
+    def _drop(self, connection: AsyncConnection) -> None:
+        self._busy.discard(connection)
+        connection.abort()
 
     async def aclose(self) -> None:
         """Drop all connections; whoever waits for one is told."""
         self._closed = True
-        for line in [*self._busy, *self._idle]:
-            line.abort()
+        for connection in [*self._busy, *self._idle]:
+            connection.abort()
         self._idle.clear()
 
 
@@ -378,13 +364,13 @@ class AsyncDirectResponse:
     def __init__(
         self,
         transport: AsyncDirectTransport,
-        line: AsyncLine,
+        connection: AsyncConnection,
         head: h11.Response,
         unlink: Callable[[], None],
         idle: float | None,
     ) -> None:
         self._transport = transport
-        self._line = line
+        self._connection = connection
         self._head = head
         self._unlink = unlink
         self._idle = idle
@@ -394,10 +380,10 @@ class AsyncDirectResponse:
 
     async def aiter_raw(self) -> AsyncGenerator[bytes]:
         """The body as it comes, less its framing."""
-        stream, http = self._line.stream, self._line.http
+        connection, http = self._connection, self._connection.http
         if is_chunked(self._head):  # the plain chunks first, then the rest is h11's
             chunks = Chunks()
-            while not chunks.is_over and (data := await stream.read(_READ_BYTES, self._idle)):
+            while not chunks.is_over and (data := await connection.read(self._idle)):
                 joined = chunks.receive(data)
                 if joined:
                     yield joined
@@ -406,7 +392,7 @@ class AsyncDirectResponse:
             http.receive(chunks.rest)  # empty at the end of the connection, for h11 too
         while (part := http.body()) != b"":
             if part is None:
-                http.receive(await stream.read(_READ_BYTES, self._idle))
+                http.receive(await connection.read(self._idle))
             else:
                 yield part
 
@@ -415,4 +401,4 @@ class AsyncDirectResponse:
         if not self._is_closed:
             self._is_closed = True
             self._unlink()
-            self._transport.give_back(self._line)
+            self._transport.give_back(self._connection)

@@ -26,14 +26,12 @@ _READ_BYTES = 64 * 1024
 _BROKEN = (faults.NetworkError, faults.RemoteProtocolError)
 
 
-class Line:
-    """One connection: it knows the exchange that uses it, and its socket."""
+class Connection:
+    """One connection: it knows the exchange that uses it, keeps to its time, and can be interrupted."""
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
         self._interrupted = False
-        self.stream: LineStream | None = None
-        """Set once connected."""
         self.inflow = Inflow()
         self.http = Http11()
         self.patience: Patience | None = None
@@ -46,34 +44,32 @@ class Line:
     def ask(
         self, endpoint: Endpoint, ssl_context: ssl.SSLContext | None, timeouts: Timeouts, body: bytes
     ) -> h11.Response:
-        """Send a request, over a new connection if there is none, and wait for the head of the response."""
-        if self.stream is None:
-            stream = self.connect_tcp(endpoint.host, endpoint.port, timeouts.connect)
+        """Send a request, connected now if not before, and wait for the head of the response."""
+        if self._socket is None:
+            self.connect_tcp(endpoint.host, endpoint.port, timeouts.connect)
             if ssl_context is not None:
-                stream.start_tls(ssl_context, endpoint.host, timeouts.connect)
-        assert self.stream is not None
+                self.start_tls(ssl_context, endpoint.host, timeouts.connect)
         self.inflow.head_expected()
         request = self.http.request(endpoint, body)
         with contextlib.suppress(faults.WriteError):  # a server may answer, and go, before it has read all
-            self.stream.write(request, timeouts.write)
-        self.http.receive(self.stream.read(_READ_BYTES, timeouts.read))
+            self.write(request, timeouts.write)
+        self.http.receive(self.read(timeouts.read))
         while (head := self.http.head()) is None:
             if self.patience is not None:  # informational heads may come for ever, and faster than they are read
                 self.patience.check()
-            self.http.receive(self.stream.read(_READ_BYTES, timeouts.read))
+            self.http.receive(self.read(timeouts.read))
         self.inflow.body_expected()
         return head
 
-    def connect_tcp(self, host: str, port: int, timeout: float | None) -> LineStream:
+    def connect_tcp(self, host: str, port: int, timeout: float | None) -> None:
         try:
-            self.stream = LineStream(self, self._connect(host, port, timeout))
-            return self.stream
+            self._connect(host, port, timeout)
         except TimeoutError:
             raise faults.ConnectTimeout from None
         except OSError as error:
             raise faults.ConnectError(str(error)) from None
 
-    def _connect(self, host: str, port: int, timeout: float | None) -> socket.socket:
+    def _connect(self, host: str, port: int, timeout: float | None) -> None:
         # Not socket.create_connection: its socket is not to be had, and so not to be interrupted, before it is done.
         failure: OSError = OSError(f"{host!r} has no address")
         for family, kind, proto, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
@@ -83,11 +79,11 @@ class Line:
                 failure = error
                 continue
             try:
-                self.hold(sock)
-                sock.settimeout(self.timeout(timeout))
+                self._hold(sock)
+                sock.settimeout(self._timeout(timeout))
                 sock.connect(address)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return sock
+                return
             except OSError as error:
                 failure = error
                 sock.close()
@@ -96,17 +92,66 @@ class Line:
                 raise
         raise failure
 
-    def hold(self, sock: socket.socket) -> None:
+    def start_tls(self, ssl_context: ssl.SSLContext, server_hostname: str, timeout: float | None) -> None:
+        assert self._socket is not None
+        try:
+            # The handshake comes after `_hold`: the TLS socket takes the place of the one that could be interrupted.
+            sock = ssl_context.wrap_socket(self._socket, server_hostname=server_hostname, do_handshake_on_connect=False)
+            self._hold(sock)
+            sock.settimeout(self._timeout(timeout))
+            sock.do_handshake()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, TimeoutError):
+                raise faults.ConnectTimeout from None
+            if isinstance(error, OSError):  # ssl.SSLError is one
+                raise faults.ConnectError(str(error)) from None
+            raise
+
+    def _hold(self, sock: socket.socket) -> None:
         """Wait on `sock` from now on; an interrupt that came before must not be lost."""
         self._socket = sock
         if self._interrupted:
             raise OSError("the connection was interrupted")
 
-    def timeout(self, timeout: float | None) -> float | None:
+    def read(self, timeout: float | None) -> bytes:
+        """What has come, once there is something; `b""` at the end of the connection."""
+        data, self.inflow.held = self.inflow.held or self._receive(timeout), b""
+        return self.inflow.take(data)
+
+    def _receive(self, timeout: float | None) -> bytes:
+        assert self._socket is not None
+        try:
+            self._socket.settimeout(self._timeout(timeout))
+            data = self._socket.recv(_READ_BYTES)
+        except TimeoutError:
+            raise faults.ReadTimeout from None
+        except OSError as error:
+            raise faults.ReadError(str(error)) from None
+        self.has_heard = self.has_heard or bool(data)
+        return data
+
+    def write(self, data: bytes, timeout: float | None) -> None:
+        assert self._socket is not None
+        try:
+            while data:  # not sendall: the timeout is one of silence, not for the whole
+                self._socket.settimeout(self._timeout(timeout))
+                data = data[self._socket.send(data) :]
+        except TimeoutError:
+            raise faults.WriteTimeout from None
+        except OSError as error:
+            raise faults.WriteError(str(error)) from None
+
+    def _timeout(self, timeout: float | None) -> float | None:
         """Seconds for the next wait, in the form that sockets want: 0 would make them not wait at all."""
         if self.patience is not None:
             timeout = self.patience.timeout(timeout)
         return None if timeout is None else max(timeout, 1e-6)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether a read would not wait; of an idle connection, that the server has closed it."""
+        return self._socket is None or _is_readable(self._socket)
 
     def interrupt(self) -> None:
         """Make whatever waits for this connection return; safe from any thread."""
@@ -118,64 +163,6 @@ class Line:
         """Close the connection; nobody waits for it."""
         if self._socket is not None:
             self._socket.close()
-
-
-class LineStream:
-    """What is read from a connection and written to it, within the time that its exchange has."""
-
-    def __init__(self, line: Line, sock: socket.socket) -> None:
-        self._line = line
-        self._socket = sock
-
-    def read(self, max_bytes: int, timeout: float | None) -> bytes:
-        inflow = self._line.inflow
-        data, inflow.held = inflow.held or self._receive(max_bytes, timeout), b""
-        return inflow.take(data)
-
-    def _receive(self, max_bytes: int, timeout: float | None) -> bytes:
-        try:
-            self._socket.settimeout(self._line.timeout(timeout))
-            data = self._socket.recv(max_bytes)
-        except TimeoutError:
-            raise faults.ReadTimeout from None
-        except OSError as error:
-            raise faults.ReadError(str(error)) from None
-        self._line.has_heard = self._line.has_heard or bool(data)
-        return data
-
-    def write(self, buffer: bytes, timeout: float | None) -> None:
-        try:
-            while buffer:  # not sendall: the timeout is one of silence, not for the whole
-                self._socket.settimeout(self._line.timeout(timeout))
-                buffer = buffer[self._socket.send(buffer) :]
-        except TimeoutError:
-            raise faults.WriteTimeout from None
-        except OSError as error:
-            raise faults.WriteError(str(error)) from None
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def start_tls(self, ssl_context: ssl.SSLContext, server_hostname: str, timeout: float | None) -> None:
-        try:
-            # The handshake comes after `hold`: the TLS socket takes the place of the one that could be interrupted.
-            sock = ssl_context.wrap_socket(self._socket, server_hostname=server_hostname, do_handshake_on_connect=False)
-            self._socket = sock
-            self._line.hold(sock)
-            sock.settimeout(self._line.timeout(timeout))
-            sock.do_handshake()
-        except BaseException as error:
-            self.close()
-            if isinstance(error, TimeoutError):
-                raise faults.ConnectTimeout from None
-            if isinstance(error, OSError):  # ssl.SSLError is one
-                raise faults.ConnectError(str(error)) from None
-            raise
-
-    @property
-    def is_readable(self) -> bool:
-        """Whether a read would not wait; of an idle connection, that the server has closed it."""
-        return _is_readable(self._socket)
 
 
 def _is_readable(sock: socket.socket) -> bool:
@@ -206,8 +193,8 @@ class DirectTransport:
         self._endpoint = endpoint
         self._ssl_context = ssl_context
         self._timeouts = timeouts
-        self._idle: list[Line] = []
-        self._busy: set[Line] = set()
+        self._idle: list[Connection] = []
+        self._busy: set[Connection] = set()
         self._lock = threading.RLock()
         self._closed = False
 
@@ -219,71 +206,71 @@ class DirectTransport:
         """
         fresh = False
         while True:
-            line = self._take(fresh, patience.bounds)
-            line.patience = patience
-            unlink = patience.bounds.cancel.add_callback(line.interrupt)
+            connection = self._take(fresh, patience.bounds)
+            connection.patience = patience
+            unlink = patience.bounds.cancel.add_callback(connection.interrupt)
             try:
-                head = line.ask(self._endpoint, self._ssl_context, self._timeouts, body)
-                return DirectResponse(self, line, head, unlink, self._timeouts.read)
+                head = connection.ask(self._endpoint, self._ssl_context, self._timeouts, body)
+                return DirectResponse(self, connection, head, unlink, self._timeouts.read)
             except BaseException as error:
                 unlink()
-                self.drop(line)
+                self.drop(connection)
                 # A server may close an idle connection at any time, and some do so right after a response without
                 # a word (llama.cpp). That is no failure of this request: another connection will do.
                 # RFC 9112, section 9.3.1, "Retrying requests".
-                is_stale = line.is_reused and not line.has_heard and isinstance(error, _BROKEN)
+                is_stale = connection.is_reused and not connection.has_heard and isinstance(error, _BROKEN)
                 if not is_stale or patience.bounds.exceeded():
                     raise
                 fresh = True
 
-    def _take(self, fresh: bool, owner: Bounds) -> Line:
+    def _take(self, fresh: bool, owner: Bounds) -> Connection:
         while True:
             with self._lock:
                 if self._closed:
                     raise faults.ConnectError("the client is closed")
                 if fresh or not self._idle:
-                    line = Line()
-                    line.owner = owner
-                    self._busy.add(line)
-                    return line
-                line = self._idle[-1]
-                line.owner = owner
-                self._busy.add(line)
+                    connection = Connection()
+                    connection.owner = owner
+                    self._busy.add(connection)
+                    return connection
+                connection = self._idle[-1]
+                connection.owner = owner
+                self._busy.add(connection)
                 self._idle.pop()
-                line.is_reused, line.has_heard = True, False
-            if not (line.http.has_expired or line.stream is None or line.stream.is_readable):
-                return line
-            self.drop(line)
+                connection.is_reused, connection.has_heard = True, False
+            if not (connection.http.has_expired or connection.is_readable):
+                return connection
+            self.drop(connection)
 
-    def give_back(self, line: Line) -> None:
+    def give_back(self, connection: Connection) -> None:
         """Keep the connection for the next request if nothing is left on it, else close it."""
-        line.patience = None
+        connection.patience = None
         try:
             with self._lock:
-                if line.http.finish() and not line.inflow.held and not self._closed:
-                    self._idle.append(line)
-                    self._busy.discard(line)
-                    line.owner = None
+                if connection.http.finish() and not connection.inflow.held and not self._closed:
+                    self._idle.append(connection)
+                    self._busy.discard(connection)
+                    connection.owner = None
                     return
         except BaseException:  # interrupted in the middle, the connection may say that it is idle and not be
-            self.drop(line)
+            self.drop(connection)
             raise
-        self.drop(line)
+        self.drop(connection)
 
-    def drop(self, line: Line) -> None:
+    def drop(self, connection: Connection) -> None:
         """Close a connection, whatever it is in the middle of."""
-        line.close()
+        connection.close()
         with self._lock:
-            self._busy.discard(line)
+            self._busy.discard(connection)
 
     def end(self, owner: Bounds) -> None:
         """Drop what a run that is over has left behind: nothing, unless it was interrupted in the middle of a step."""
         with self._lock:
-            left = {line for line in (*self._busy, *self._idle) if line.owner is owner}
+            left = {connection for connection in (*self._busy, *self._idle) if connection.owner is owner}
             if left:
-                self._idle = [line for line in self._idle if line not in left]
-        for line in left:
-            self.drop(line)
+                self._idle = [connection for connection in self._idle if connection not in left]
+        for connection in left:
+            self.drop(connection)
 
     def close(self) -> None:
         """Close the idle connections, and interrupt whoever waits for one of the others."""
@@ -291,10 +278,10 @@ class DirectTransport:
             self._closed = True
             idle, self._idle = self._idle, []
             busy = list(self._busy)
-        for line in idle:
-            line.close()
-        for line in busy:
-            line.interrupt()
+        for connection in idle:
+            connection.close()
+        for connection in busy:
+            connection.interrupt()
 
 
 class DirectResponse:
@@ -303,10 +290,15 @@ class DirectResponse:
     is_stream_consumed = False
 
     def __init__(
-        self, transport: DirectTransport, line: Line, head: h11.Response, unlink: Callable[[], None], idle: float | None
+        self,
+        transport: DirectTransport,
+        connection: Connection,
+        head: h11.Response,
+        unlink: Callable[[], None],
+        idle: float | None,
     ) -> None:
         self._transport = transport
-        self._line = line
+        self._connection = connection
         self._head = head
         self._unlink = unlink
         self._idle = idle
@@ -316,11 +308,10 @@ class DirectResponse:
 
     def iter_raw(self) -> Iterator[bytes]:
         """The body as it comes, less its framing."""
-        stream, http = self._line.stream, self._line.http
-        assert stream is not None
+        connection, http = self._connection, self._connection.http
         if is_chunked(self._head):  # the plain chunks first, then the rest is h11's
             chunks = Chunks()
-            while not chunks.is_over and (data := stream.read(_READ_BYTES, self._idle)):
+            while not chunks.is_over and (data := connection.read(self._idle)):
                 joined = chunks.receive(data)
                 if joined:
                     yield joined
@@ -329,7 +320,7 @@ class DirectResponse:
             http.receive(chunks.rest)  # empty at the end of the connection, for h11 too
         while (part := http.body()) != b"":
             if part is None:
-                http.receive(stream.read(_READ_BYTES, self._idle))
+                http.receive(connection.read(self._idle))
             else:
                 yield part
 
@@ -338,4 +329,4 @@ class DirectResponse:
         if not self._is_closed:
             self._is_closed = True
             self._unlink()
-            self._transport.give_back(self._line)
+            self._transport.give_back(self._connection)
