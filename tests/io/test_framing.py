@@ -143,8 +143,10 @@ def judged(pieces: Sequence[bytes]) -> list[Seen]:
                     seen.body += part
         except ERRORS as error:
             seen.error = type(error).__name__
-        # Bytes behind the response answer nobody. h11 alone would take them for the answer to the next request.
-        seen.can_be_used_again = connection.is_idle() and not connection._h11_state.trailing_data[0]
+        # Bytes behind the response answer nobody. h11 alone would take them for the answer to the next request; behind
+        # one that has no body they may still come.
+        is_left = seen.status in (204, 304) or connection._h11_state.trailing_data[0]
+        seen.can_be_used_again = connection.is_idle() and not is_left
         if not seen.can_be_used_again:
             break
     return exchanges

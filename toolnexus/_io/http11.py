@@ -17,6 +17,7 @@ _KEEPALIVE_S = 60.0
 """How long an idle connection is kept; servers and load balancers close theirs after about a minute."""
 _MAX_HEAD_BYTES = 100 * 1024
 """Of a response's head, or a trailer; as in httpcore."""
+_BODILESS = (204, 304)
 _NO_LENGTH = b"0\r\n\r\n"
 _END = h11.EndOfMessage()
 
@@ -40,6 +41,8 @@ class Http11:
         self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
         self._request: h11.Request | None = None
         """What h11 is told of each request: all but the length of its body, and the body."""
+        self._may_go_on = True
+        """Whether the latest response has an end: a body that a server sends behind one without would be an answer."""
         self._expires = 0.0
 
     def request(self, endpoint: Endpoint, body: bytes) -> bytes:
@@ -66,6 +69,7 @@ class Http11:
         """The head of the response; `None` if more has to be received first."""
         while (event := self._next_event()) is not h11.NEED_DATA:
             if isinstance(event, h11.Response):  # what comes before it is informational
+                self._may_go_on = event.status_code not in _BODILESS
                 return event
         return None
 
@@ -89,7 +93,8 @@ class Http11:
             Whether the connection may be used for another, since nothing is left on it: bytes behind the response
             would be taken for the answer to the next request (RFC 9112, section 9.3: the association is by order).
         """
-        if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE or self._h11.trailing_data[0]:
+        is_done = self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE
+        if not is_done or self._h11.trailing_data[0] or not self._may_go_on:
             return False
         self._h11.start_next_cycle()
         self._expires = time.monotonic() + _KEEPALIVE_S
@@ -119,4 +124,4 @@ def is_chunked(head: h11.Response) -> bool:
 
     Source: RFC 9112, section 6.3, for responses to a POST.
     """
-    return head.status_code not in (204, 304) and any(name == b"transfer-encoding" for name, _ in head.headers)
+    return head.status_code not in _BODILESS and any(name == b"transfer-encoding" for name, _ in head.headers)
