@@ -30,6 +30,10 @@ class FakeTransport(asyncio.Transport):
         self.paused = False
         self.written: list[bytes] = []
         self.aborted = False
+        self.unsent = 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     def pause_reading(self) -> None:
         self.paused = True
@@ -111,14 +115,31 @@ def test_a_lost_connection_wakes_the_reader_with_the_reason():
 def test_a_write_waits_until_the_other_side_takes_it():
     async def main() -> None:
         flow, transport = connected()
-        await flow.write(b"one", None)
+        flow.write(b"one")
+        assert not flow.is_full
+        await flow.sent(None)
         flow.pause_writing()
         asyncio.get_running_loop().call_soon(flow.resume_writing)
-        await flow.write(b"two", 5)
+        flow.write(b"two")
+        assert flow.is_full
+        await flow.sent(5)
+        assert not flow.is_full
         assert transport.written == [b"one", b"two"]
+
+    asyncio.run(main())
+
+
+def test_a_write_times_out_if_nothing_goes_out_meanwhile():
+    async def main() -> None:
+        flow, transport = connected()
         flow.pause_writing()
+        flow.write(b"three")
+        transport.unsent = 5
+        asyncio.get_running_loop().call_soon(setattr, transport, "unsent", 4)
+        await flow.sent(0.01)
+        assert flow.is_full
         with pytest.raises(faults.WriteTimeout):
-            await flow.write(b"three", 0.01)
+            await flow.sent(0.01)
 
     asyncio.run(main())
 
@@ -129,10 +150,11 @@ def test_a_write_on_a_lost_connection_is_an_error():
         flow.pause_writing()
         asyncio.get_running_loop().call_soon(flow.connection_lost, BrokenPipeError("gone"))
         with pytest.raises(faults.WriteError, match="gone"):
-            await flow.write(b"one", 5)
+            await flow.sent(5)
+        assert not flow.is_full
         transport.abort()
         with pytest.raises(faults.WriteError, match="the connection is closed"):
-            await flow.write(b"two", 5)
+            flow.write(b"two")
 
     asyncio.run(main())
 

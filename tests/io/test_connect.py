@@ -7,6 +7,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -155,6 +156,23 @@ def test_a_request_that_is_not_taken_in_time_is_a_timeout(connect):
         client = connect(base_url=sink.url, timeout=httpx.Timeout(30, write=0.2), retries=0)
         with soon(), pytest.raises(APITimeoutError, match="could not send the request in time"):
             client.stream(LONG)
+
+
+def test_a_request_that_is_taken_slowly_but_steadily_is_sent(connect):
+    def sip(caller: socket.socket) -> None:
+        left = len(LONG)
+        while left > 0 and (piece := caller.recv(1_000_000)):
+            left -= len(piece)
+            time.sleep(0.02)
+        caller.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 69\r\n\r\n")
+        caller.sendall(b'{"choices":[{"message":{"content":"Ah."},"finish_reason":"stop"}]}   ')
+
+    with Sink(sip) as sink:
+        client = connect(base_url=sink.url, timeout=httpx.Timeout(30, write=0.2), retries=0)
+        with soon():
+            began = time.monotonic()
+            assert client.run(LONG).text == "Ah."
+            assert time.monotonic() - began > 0.3
 
 
 def test_a_host_that_hangs_up_while_the_request_is_sent_is_a_connection_error(connect):

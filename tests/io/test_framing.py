@@ -192,7 +192,7 @@ async def aours(monkeypatch: pytest.MonkeyPatch, *connections: Sequence[bytes]) 
     async def read(flow: Flow, timeout: float | None) -> bytes:
         return connected_to[flow].read()
 
-    async def write(flow: Flow, data: bytes, timeout: float | None) -> None:
+    def write(flow: Flow, data: bytes) -> None:
         connected_to[flow].send(data)
 
     monkeypatch.setattr(AsyncConnection, "connect_tcp", connected)

@@ -67,7 +67,7 @@ class Flow(asyncio.Protocol):
         self._error = exc
         self._alarm.stop()
         _wake(self._reader)
-        _wake(self._writer)
+        self.resume_writing()
 
     def pause_writing(self) -> None:
         self._writer = asyncio.get_running_loop().create_future()
@@ -106,18 +106,32 @@ class Flow(asyncio.Protocol):
             raise faults.ReadError(str(self._error)) from None
         return b""
 
-    async def write(self, data: bytes, timeout: float | None) -> None:
+    def write(self, data: bytes) -> None:
         if self.transport is None or self.transport.is_closing():
             raise faults.WriteError("the connection is closed")
         self.transport.write(data)
-        if self._writer is not None:
-            self._alarm.set(self._writer, timeout, faults.WriteTimeout)
-            try:
-                await self._writer
-            finally:
-                self._alarm.unset()
-            if self._error is not None:
-                raise faults.WriteError(str(self._error)) from None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether much of what was written is still to be sent."""
+        return self._writer is not None
+
+    async def sent(self, timeout: float | None) -> None:
+        """Wait until enough is sent, or for so long if at least something is."""
+        if self._writer is None or self.transport is None:
+            return
+        size = self.transport.get_write_buffer_size()
+        self._alarm.set(self._writer, timeout, faults.WriteTimeout)
+        try:
+            await self._writer
+        except faults.WriteTimeout:
+            if self.transport.get_write_buffer_size() >= size:
+                raise
+            self.pause_writing()  # wait on
+        finally:
+            self._alarm.unset()
+        if self._error is not None:
+            raise faults.WriteError(str(self._error)) from None
 
 
 def _wake(future: asyncio.Future[None] | None) -> None:
@@ -208,11 +222,13 @@ class AsyncConnection:
         self.inflow.head_expected()
         request = self.http.request(endpoint, body)
         with contextlib.suppress(faults.WriteError):  # a server may answer, and go, before it has read all
-            await self._flow.write(request, self._timeout(timeouts.write))
+            self._flow.write(request)
+            while self._flow.is_full:  # the timeout is one of silence, not for the whole
+                self._check()
+                await self._flow.sent(self._timeout(timeouts.write))
         self.http.receive(await self.read(timeouts.read))
         while (head := self.http.head()) is None:
-            if self.patience is not None:  # informational heads may come for ever, and faster than they are read
-                self.patience.check()
+            self._check()  # informational heads may come for ever, and faster than they are read
             self.http.receive(await self.read(timeouts.read))
         self.inflow.body_expected()
         return head
@@ -255,6 +271,11 @@ class AsyncConnection:
 
     def _timeout(self, timeout: float | None) -> float | None:
         return timeout if self.patience is None else self.patience.timeout(timeout)
+
+    def _check(self) -> None:
+        """Raise if the exchange has no time left, although it goes on."""
+        if self.patience is not None:
+            self.patience.check()
 
     @property
     def is_readable(self) -> bool:
