@@ -152,6 +152,7 @@ def test_what_differs_in_more_than_plain_text_must_be_read(data):
     [
         b'{"content":"A","other":{"content":"A"}}',
         b'{"content":"A","content":{}}',
+        b'{"content":"probe","other":{"content":"A"}}',
         b'{"content":\n"A"}',  # in two lines of data, which could be a line of something else as well
         b'{"c\\u006fntent":"A"}',
         payload(""),
@@ -247,6 +248,16 @@ def test_no_example_is_taken_from_a_payload_that_says_more(other):
     assert told[0] == told[1]
     assert TextEvent("a") in told[0]
     assert [run.result().messages for run, _ in runs] == [[*runs[0][0].result().messages]] * 2
+
+
+def test_an_empty_piece_of_arguments_does_not_hide_that_they_were_whole():
+    first, second = {"name": "look", "arguments": '{"a"'}, {"name": "look", "arguments": "{}"}
+    pieces = [first, {"arguments": ": 1}"}, {"arguments": ""}, second]  # parallel calls that all come as index 0
+    run = make_run(make_tool())
+    feed(
+        run, *[sse(chunk(tool_calls=[{"index": 0, "function": piece}])) for piece in pieces], sse(chunk(finish="stop"))
+    )
+    assert [call.args for call in run.messages[-1].tool_calls] == [{"a": 1}, {}]
 
 
 PIECES = st.sampled_from(['{"a"', ": 1}", "", "{}", "\\", '"', "x\n", "\ud83d", "\ude00", "é"]) | STRINGS

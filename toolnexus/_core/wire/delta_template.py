@@ -114,7 +114,9 @@ class DeltaTemplate:
         if not self.may_help:
             return
         delta, data = sole_delta(payload), event.data
-        if delta is None or not delta.text or b"\n" in data:  # the last: its data has several lines
+        if delta is None or b"\n" in data:  # the latter: its data has several lines
+            return
+        if delta.text in ("", _PROBE):  # of one that brings the probe, any place would seem to be the one
             return
         places = [match.span(1) for match in _string_of(delta.member).finditer(data)]
         if not places:
