@@ -113,9 +113,9 @@ def test_a_line_of_exactly_the_limit_passes_and_one_byte_more_is_refused(split: 
 def test_a_line_that_never_ends_is_refused_before_it_fills_the_memory() -> None:
     decoder = SSEDecoder(Limits(line_bytes=100))
     for _ in range(100):
-        assert decoder.receive(b"x") == []
+        assert list(decoder.receive(b"x")) == []
     with pytest.raises(ProtocolError, match="line_bytes"):
-        decoder.receive(b"x")
+        list(decoder.receive(b"x"))
 
 
 def test_a_comment_counts_as_a_line() -> None:
@@ -133,4 +133,5 @@ def test_an_event_of_many_lines_is_bounded_and_the_next_one_starts_anew(field: b
 
 
 def test_the_data_of_an_event_is_handed_over_as_bytes() -> None:
-    assert SSEDecoder(Limits()).receive(b"event: e\nid: 1\ndata: \xff\n\n") == [ServerSentEvent(b"\xff", "e", "1")]
+    events = SSEDecoder(Limits()).receive(b"event: e\nid: 1\ndata: \xff\n\n")
+    assert list(events) == [ServerSentEvent(b"\xff", "e", "1")]
