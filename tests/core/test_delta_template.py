@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ def test_what_is_more_or_less_than_one_plain_event_is_not_read_as_one():
 
 def test_one_quote_is_not_taken_for_both_ends_of_the_text():
     data = event(payload("")).replace(b'""', b'"')
-    assert taught(payload("Hel")).sole_text(data, MANY) is None
+    assert read(taught(payload("Hel")), data) == []
 
 
 def test_the_name_of_the_event_belongs_to_it():
@@ -175,6 +176,18 @@ def test_an_example_that_could_mislead_is_not_taken(data):
 )
 def test_any_other_is_however_it_is_spelled(data):
     assert read(taught(data), event(data)) == [parse_payload(data)["content"]]
+
+
+@pytest.mark.parametrize("text", ["x" * 200_000, '"' * 100_000])
+def test_an_example_with_a_long_text_takes_little_memory(text):
+    data = payload(text)
+    tracemalloc.start()
+    try:
+        template = taught(data)
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(data)
+    finally:
+        tracemalloc.stop()
+    assert read(template, event(data)) == [text]
 
 
 def test_a_server_whose_events_all_differ_is_not_tried_for_ever():

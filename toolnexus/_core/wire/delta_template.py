@@ -145,4 +145,5 @@ class DeltaTemplate:
 @cache
 def _string_of(member: str) -> re.Pattern[bytes]:
     """Finds what looks like a string under this name; the first group is its inside."""
-    return re.compile(rb'"%b"\s*:\s*"((?:[^"\\]|\\.)*)"' % member.encode())
+    # Possessive, here and in `payload`: the matcher would keep a way back for each character, 130 bytes of them.
+    return re.compile(rb'"%b"\s*:\s*"([^"\\]*+(?:\\.[^"\\]*+)*+)"' % member.encode())
