@@ -136,6 +136,14 @@ def test_something_too_large_behind_the_end_mark_does_not_count(eol: bytes) -> N
     assert read([body], limits=Limits(line_bytes=100)) == "Hi"
 
 
+@pytest.mark.parametrize("limits", [Limits(line_bytes=100), Limits(event_bytes=100)])
+def test_a_delta_like_those_before_may_be_too_large_as_well(limits: Limits) -> None:
+    events = [sse(chunk(text)) for text in ("a", "b", "x" * 100)]
+    for pieces in (events, [b"".join(events)]):
+        with pytest.raises(ProtocolError, match=r"one (line|event) of the stream exceeds 100 bytes"):
+            read(pieces, limits=limits)
+
+
 def test_a_first_read_with_many_events_may_be_larger_than_one_event() -> None:
     assert read([STREAM], limits=Limits(event_bytes=100)) == "Hi"
 
