@@ -108,6 +108,12 @@ def test_an_event_that_comes_behind_the_start_of_a_line_belongs_to_that_line() -
     assert read([a, b, b":", lost, c, sse(chunk(finish="stop"))]) == "abc"
 
 
+def test_the_name_of_an_event_may_come_with_the_read_before_it() -> None:
+    a = sse(chunk("a"))
+    with pytest.raises(APIStatusError):
+        read([a, a, b"event: error\n", a])
+
+
 def test_bytes_after_the_end_mark_do_not_count() -> None:
     late = sse(chunk(" and more"), {"error": {"message": "late"}}, "nonsense")
     assert read([STREAM + late]) == "Hi"
