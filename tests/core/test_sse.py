@@ -100,13 +100,14 @@ def oracle(body: bytes) -> tuple[list[dict[str, str]], str, int | None]:
 
 
 @pytest.mark.parametrize("split", [1, 3, 1000])
-def test_a_line_of_exactly_the_limit_passes_and_one_byte_more_is_refused(split: int) -> None:
-    limits = Limits(line_bytes=20)
-    fits = b"data: " + b"x" * 14 + b"\n\n"
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+def test_a_line_of_exactly_the_limit_passes_and_one_byte_more_is_refused(split: int, start: bytes) -> None:
+    limits = Limits(line_bytes=len(start) + 20)
+    fits = start + b"data: " + b"x" * 14 + b"\n\n"
     pieces = [fits[i : i + split] for i in range(0, len(fits), split)]
     assert decode(pieces, limits)[0][0]["data"] == "x" * 14
     long = fits.replace(b"\n", b"x\n", 1)
-    with pytest.raises(ProtocolError, match=r"one line .* exceeds 20 bytes \(Limits.line_bytes\)"):
+    with pytest.raises(ProtocolError, match=r"one line .* exceeds 2. bytes \(Limits.line_bytes\)"):
         decode([long[i : i + split] for i in range(0, len(long), split)], limits)
 
 

@@ -75,8 +75,9 @@ class SSEDecoder:
             self.is_between_events = self._is_between_events()
             return
         lines = data.split(b"\n")
-        if self._line:
-            lines[0] = b"".join((*self._line, lines[0]))
+        if self._line or self._at_start:
+            self._hold(lines[0])  # the first line counts with its byte order mark, however it is cut
+            lines[0] = b"".join(self._line)
             self._line.clear()
             self._line_size = 0
         if self._at_start:
