@@ -34,6 +34,13 @@ def test_what_was_in_the_request_before_is_not_spelled_again():
     assert spell.seen == ["Hi?", "Yes.", "More."]
 
 
+def test_what_was_given_out_stays_as_it_was():
+    spellings, spell = Spellings[str](), Speller()
+    given = spellings.of([HI], "a", spell)
+    spellings.of([HI, YES], "a", spell)
+    assert given == ["<Hi?>"]
+
+
 def test_it_is_spelled_anew_for_another_provider():
     spellings, spell = Spellings[str](), Speller()
     spellings.of([HI], "a", spell)
