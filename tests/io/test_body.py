@@ -45,6 +45,12 @@ def test_what_was_written_is_not_written_again():
     assert b"Hello?" in writer.write({"messages": [message]}).data
 
 
+def test_what_is_equal_and_not_the_same_is_written_anew():
+    writer = BodyWriter()
+    for value in (1, True, 1.0, [1], [True], [1.0], [{"a": 0}], [{"a": False}]):
+        assert writer.write({"a": value}).data == BodyWriter().write({"a": value}, is_shared=False).data
+
+
 def test_an_object_that_changes_is_written_anew_where_none_is_shared():
     writer, message = BodyWriter(), {"text": "Hi?"}
     writer.write({"messages": [message]}, is_shared=False)
