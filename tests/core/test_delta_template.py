@@ -249,6 +249,7 @@ def test_a_block_that_begins_anew_under_the_same_index_gets_its_own_text():
         chunk(tool_calls=[{"index": 0, "function": {"name": "look", "arguments": "{}"}}]),
         {"choices": [{"index": 1, "delta": {"content": "b"}}]},
         {"choices": [{"index": 0, "delta": {"content": "b"}}, {"index": 1, "delta": {"content": "c"}}]},
+        {"choices": [{"index": 1, "delta": {"content": "c"}}, {"index": 0, "delta": {"reasoning": "hm"}}]},
     ],
 )
 def test_no_example_is_taken_from_a_payload_that_says_more(other):
