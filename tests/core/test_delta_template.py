@@ -247,6 +247,7 @@ def test_a_block_that_begins_anew_under_the_same_index_gets_its_own_text():
         chunk("b", usage={"prompt_tokens": 1, "completion_tokens": 1}),
         chunk("b", reasoning_content="hm"),
         chunk(tool_calls=[{"index": 0, "function": {"name": "look", "arguments": "{}"}}]),
+        chunk(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}, {"index": 1, "function": {}}]),
         {"choices": [{"index": 1, "delta": {"content": "b"}}]},
         {"choices": [{"index": 0, "delta": {"content": "b"}}, {"index": 1, "delta": {"content": "c"}}]},
         {"choices": [{"index": 1, "delta": {"content": "c"}}, {"index": 0, "delta": {"reasoning": "hm"}}]},

@@ -45,10 +45,19 @@ def test_what_was_written_is_not_written_again():
     assert b"Hello?" in writer.write({"messages": [message]}).data
 
 
+def test_a_list_may_grow_in_place():
+    writer, items = BodyWriter(), ["a"]
+    writer.write({"stop": items})
+    items.append("b")
+    assert writer.write({"stop": items}).data == b'{"stop":["a","b"]}'
+
+
 def test_what_is_equal_and_not_the_same_is_written_anew():
     writer = BodyWriter()
     for value in (1, True, 1.0, [1], [True], [1.0], [{"a": 0}], [{"a": False}]):
         assert writer.write({"a": value}).data == BodyWriter().write({"a": value}, is_shared=False).data
+    names: list[Any] = [1, True, 1.0]
+    assert [writer.write({name: 0}).data for name in names] == [b'{"1":0}', b'{"true":0}', b'{"1.0":0}']
 
 
 def test_an_object_that_changes_is_written_anew_where_none_is_shared():
