@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ def test_what_is_more_or_less_than_one_plain_event_is_not_read_as_one():
 
 def test_one_quote_is_not_taken_for_both_ends_of_the_text():
     data = event(payload("")).replace(b'""', b'"')
-    assert taught(payload("Hel")).sole_text(data, MANY) is None
+    assert read(taught(payload("Hel")), data) == []
 
 
 def test_the_name_of_the_event_belongs_to_it():
@@ -152,6 +153,7 @@ def test_what_differs_in_more_than_plain_text_must_be_read(data):
     [
         b'{"content":"A","other":{"content":"A"}}',
         b'{"content":"A","content":{}}',
+        b'{"content":"probe","other":{"content":"A"}}',
         b'{"content":\n"A"}',  # in two lines of data, which could be a line of something else as well
         b'{"c\\u006fntent":"A"}',
         payload(""),
@@ -174,6 +176,18 @@ def test_an_example_that_could_mislead_is_not_taken(data):
 )
 def test_any_other_is_however_it_is_spelled(data):
     assert read(taught(data), event(data)) == [parse_payload(data)["content"]]
+
+
+@pytest.mark.parametrize("text", ["x" * 200_000, '"' * 100_000])
+def test_an_example_with_a_long_text_takes_little_memory(text):
+    data = payload(text)
+    tracemalloc.start()
+    try:
+        template = taught(data)
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(data)
+    finally:
+        tracemalloc.stop()
+    assert read(template, event(data)) == [text]
 
 
 def test_a_server_whose_events_all_differ_is_not_tried_for_ever():
@@ -233,8 +247,10 @@ def test_a_block_that_begins_anew_under_the_same_index_gets_its_own_text():
         chunk("b", usage={"prompt_tokens": 1, "completion_tokens": 1}),
         chunk("b", reasoning_content="hm"),
         chunk(tool_calls=[{"index": 0, "function": {"name": "look", "arguments": "{}"}}]),
+        chunk(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}, {"index": 1, "function": {}}]),
         {"choices": [{"index": 1, "delta": {"content": "b"}}]},
         {"choices": [{"index": 0, "delta": {"content": "b"}}, {"index": 1, "delta": {"content": "c"}}]},
+        {"choices": [{"index": 1, "delta": {"content": "c"}}, {"index": 0, "delta": {"reasoning": "hm"}}]},
     ],
 )
 def test_no_example_is_taken_from_a_payload_that_says_more(other):
@@ -247,6 +263,16 @@ def test_no_example_is_taken_from_a_payload_that_says_more(other):
     assert told[0] == told[1]
     assert TextEvent("a") in told[0]
     assert [run.result().messages for run, _ in runs] == [[*runs[0][0].result().messages]] * 2
+
+
+def test_an_empty_piece_of_arguments_does_not_hide_that_they_were_whole():
+    first, second = {"name": "look", "arguments": '{"a"'}, {"name": "look", "arguments": "{}"}
+    pieces = [first, {"arguments": ": 1}"}, {"arguments": ""}, second]  # parallel calls that all come as index 0
+    run = make_run(make_tool())
+    feed(
+        run, *[sse(chunk(tool_calls=[{"index": 0, "function": piece}])) for piece in pieces], sse(chunk(finish="stop"))
+    )
+    assert [call.args for call in run.messages[-1].tool_calls] == [{"a": 1}, {}]
 
 
 PIECES = st.sampled_from(['{"a"', ": 1}", "", "{}", "\\", '"', "x\n", "\ud83d", "\ude00", "é"]) | STRINGS

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -208,6 +209,17 @@ def test_what_nests_too_deep_is_refused_before_a_recursive_reader_sees_it() -> N
     with pytest.raises(ValueError, match="deeper"):
         check_depth("[" * 1_000_000)
     assert check_depth('"' + "[" * 1_000_000 + '"') == 0
+
+
+@pytest.mark.parametrize("inside", ["x" * 200_000, '\\"' * 100_000])
+def test_a_long_text_is_looked_at_in_little_memory(inside: str) -> None:
+    text = f'["{inside}"'
+    tracemalloc.start()
+    try:
+        assert check_depth(text) == 1
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(text)
+    finally:
+        tracemalloc.stop()
 
 
 json_values = st.recursive(

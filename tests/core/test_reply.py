@@ -20,7 +20,7 @@ from toolnexus.errors import (
     RateLimitError,
     StreamInterruptedError,
 )
-from toolnexus.events import TextEvent
+from toolnexus.events import StreamEvent, TextEvent
 from toolnexus.limits import Limits
 
 BOM = b"\xef\xbb\xbf"
@@ -108,11 +108,50 @@ def test_an_event_that_comes_behind_the_start_of_a_line_belongs_to_that_line() -
     assert read([a, b, b":", lost, c, sse(chunk(finish="stop"))]) == "abc"
 
 
+def test_the_name_of_an_event_may_come_with_the_read_before_it() -> None:
+    a = sse(chunk("a"))
+    with pytest.raises(APIStatusError):
+        read([a, a, b"event: error\n", a])
+
+
 def test_bytes_after_the_end_mark_do_not_count() -> None:
     late = sse(chunk(" and more"), {"error": {"message": "late"}}, "nonsense")
     assert read([STREAM + late]) == "Hi"
     assert read([STREAM, late, b"<html>"]) == "Hi"
     assert read(byte_by_byte(STREAM + late)) == "Hi"
+
+
+LONG = b"data: " + b"x" * 100
+
+
+@pytest.mark.parametrize("eol", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("limits", [Limits(line_bytes=100), Limits(event_bytes=100)])
+def test_what_comes_before_something_too_large_is_shown_however_the_stream_is_cut(eol: bytes, limits: Limits) -> None:
+    body = (sse(chunk("a"), chunk("b", "stop")) + LONG + b"\n\n").replace(b"\n", eol)
+    for pieces in ([body, b""], byte_by_byte(body)):
+        run, events = make_run(limits=limits), list[StreamEvent]()
+        run.response_opened(200, {}, 0.0)
+        with pytest.raises(ProtocolError, match=r"one (line|event) of the stream exceeds 100 bytes"):
+            events.extend(event for piece in pieces for event in run.receive(piece))
+        assert events == [TextEvent("a"), TextEvent("b")]
+
+
+@pytest.mark.parametrize("eol", [b"\n", b"\r\n", b"\r"])
+def test_something_too_large_behind_the_end_mark_does_not_count(eol: bytes) -> None:
+    body = (STREAM + LONG + b"\n\n").replace(b"\n", eol)
+    assert read([body], limits=Limits(line_bytes=100)) == "Hi"
+
+
+@pytest.mark.parametrize("limits", [Limits(line_bytes=100), Limits(event_bytes=100)])
+def test_a_delta_like_those_before_may_be_too_large_as_well(limits: Limits) -> None:
+    events = [sse(chunk(text)) for text in ("a", "b", "x" * 100)]
+    for pieces in (events, [b"".join(events)]):
+        with pytest.raises(ProtocolError, match=r"one (line|event) of the stream exceeds 100 bytes"):
+            read(pieces, limits=limits)
+
+
+def test_a_first_read_with_many_events_may_be_larger_than_one_event() -> None:
+    assert read([STREAM], limits=Limits(event_bytes=100)) == "Hi"
 
 
 def test_an_error_in_a_stream_ends_it() -> None:

@@ -34,6 +34,13 @@ def test_what_was_in_the_request_before_is_not_spelled_again():
     assert spell.seen == ["Hi?", "Yes.", "More."]
 
 
+def test_what_was_given_out_stays_as_it_was():
+    spellings, spell = Spellings[str](), Speller()
+    given = spellings.of([HI], "a", spell)
+    spellings.of([HI, YES], "a", spell)
+    assert given == ["<Hi?>"]
+
+
 def test_it_is_spelled_anew_for_another_provider():
     spellings, spell = Spellings[str](), Speller()
     spellings.of([HI], "a", spell)
@@ -61,11 +68,13 @@ def test_results_are_spelled_with_the_message_that_asks_for_them():
 @given(transcripts, st.lists(st.integers(0, 12), max_size=4), st.sampled_from([None, *IDS]))
 def test_a_transcript_in_steps_is_spelled_as_it_is_at_once(messages, steps, origin):
     openai, anthropic = Spellings[dict[str, object]](), Spellings[dict[str, object]]()
+    given = []
     for step in [*sorted(steps), len(messages)]:
         turns = messages[:step]
-        assert openai_messages.spelled(turns, origin, openai) == openai_messages.to_openai(turns, origin=origin)
-        said = anthropic_messages.spelled(turns, origin, anthropic)
-        assert said == anthropic_messages.to_anthropic(turns, origin=origin)
+        said = openai_messages.spelled(turns, origin, openai), anthropic_messages.spelled(turns, origin, anthropic)
+        anew = openai_messages.to_openai(turns, origin=origin), anthropic_messages.to_anthropic(turns, origin=origin)
+        given.append((said, anew))
+    assert all(said == anew for said, anew in given)  # now, since what was given out must not change later
 
 
 def test_what_is_the_same_in_most_requests_is_spelled_when_it_changes():

@@ -100,22 +100,23 @@ def oracle(body: bytes) -> tuple[list[dict[str, str]], str, int | None]:
 
 
 @pytest.mark.parametrize("split", [1, 3, 1000])
-def test_a_line_of_exactly_the_limit_passes_and_one_byte_more_is_refused(split: int) -> None:
-    limits = Limits(line_bytes=20)
-    fits = b"data: " + b"x" * 14 + b"\n\n"
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+def test_a_line_of_exactly_the_limit_passes_and_one_byte_more_is_refused(split: int, start: bytes) -> None:
+    limits = Limits(line_bytes=len(start) + 20)
+    fits = start + b"data: " + b"x" * 14 + b"\n\n"
     pieces = [fits[i : i + split] for i in range(0, len(fits), split)]
     assert decode(pieces, limits)[0][0]["data"] == "x" * 14
     long = fits.replace(b"\n", b"x\n", 1)
-    with pytest.raises(ProtocolError, match=r"one line .* exceeds 20 bytes \(Limits.line_bytes\)"):
+    with pytest.raises(ProtocolError, match=r"one line .* exceeds 2. bytes \(Limits.line_bytes\)"):
         decode([long[i : i + split] for i in range(0, len(long), split)], limits)
 
 
 def test_a_line_that_never_ends_is_refused_before_it_fills_the_memory() -> None:
     decoder = SSEDecoder(Limits(line_bytes=100))
     for _ in range(100):
-        assert decoder.receive(b"x") == []
+        assert list(decoder.receive(b"x")) == []
     with pytest.raises(ProtocolError, match="line_bytes"):
-        decoder.receive(b"x")
+        list(decoder.receive(b"x"))
 
 
 def test_a_comment_counts_as_a_line() -> None:
@@ -133,4 +134,5 @@ def test_an_event_of_many_lines_is_bounded_and_the_next_one_starts_anew(field: b
 
 
 def test_the_data_of_an_event_is_handed_over_as_bytes() -> None:
-    assert SSEDecoder(Limits()).receive(b"event: e\nid: 1\ndata: \xff\n\n") == [ServerSentEvent(b"\xff", "e", "1")]
+    events = SSEDecoder(Limits()).receive(b"event: e\nid: 1\ndata: \xff\n\n")
+    assert list(events) == [ServerSentEvent(b"\xff", "e", "1")]

@@ -229,7 +229,15 @@ def test_what_only_the_provider_understands_stays_on_the_call_fit_to_be_stored()
 
 @pytest.mark.parametrize(
     ("pieces", "whole"),
-    [([], False), (["{"], False), (["{}"], True), (['{"a": {}'], False), (['{"a": 1} '], True), (["}"], False)],
+    [
+        ([], False),
+        (["{"], False),
+        (["{}"], True),
+        (['{"a": {}'], False),
+        (['{"a": 1} '], True),
+        (["{}", ""], True),
+        (["}"], False),
+    ],
 )
 def test_whole_arguments_are_known_as_such(pieces: list[str], whole: bool) -> None:
     turn = make_turn()

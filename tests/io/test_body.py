@@ -52,6 +52,14 @@ def test_a_member_that_is_another_one_is_written_anew_and_so_is_a_list_that_grew
     assert writer.write({"model": "b", "messages": messages}).data == b'{"model":"b","messages":[{"n":1},{"n":2}]}'
 
 
+def test_what_is_equal_and_not_the_same_is_written_anew():
+    writer = BodyWriter()
+    for value in (1, True, 1.0, [1], [True], [1.0], [{"a": 0}], [{"a": False}]):
+        assert writer.write({"a": value}).data == BodyWriter().write({"a": value}, is_shared=False).data
+    names: list[Any] = [1, True, 1.0]
+    assert [writer.write({name: 0}).data for name in names] == [b'{"1":0}', b'{"true":0}', b'{"1.0":0}']
+
+
 def test_an_object_that_changes_is_written_anew_where_none_is_shared():
     writer, message = BodyWriter(), {"text": "Hi?"}
     writer.write({"messages": [message]}, is_shared=False)

@@ -20,7 +20,7 @@ MAX_DEPTH = 256
 """Nesting that we follow. No provider nests deeper than a few dozen levels; Python's own reader recurses."""
 
 _MAX_INT_DIGITS = 4300  # Python's own limit for int(str), made an error that we choose
-_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
+_STRUCTURE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 class UnreadableArguments(ValueError):

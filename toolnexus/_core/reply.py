@@ -73,10 +73,11 @@ class Reply:
         self._size += len(data)
         if self.is_error:
             self.wants_bytes = self._size < self._limits.error_body_bytes
-        elif self._size > self._limits.event_bytes:
-            raise ProtocolError(f"the reply exceeds {self._limits.event_bytes} bytes (Limits.event_bytes)")
-        elif self._is_stream is None:
+            return
+        if self._is_stream is None:
             self._look(data)
+        if not self._is_stream and self._size > self._limits.event_bytes:  # of a stream, each event has its own limit
+            raise ProtocolError(f"the reply exceeds {self._limits.event_bytes} bytes (Limits.event_bytes)")
 
     def ended(self) -> None:
         """The body is over, one way or another; a whole reply is read now.

@@ -5,6 +5,7 @@ Not here: what an event means (`wire`), and whether a body is an event stream at
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..errors import ProtocolError
@@ -48,18 +49,18 @@ class SSEDecoder:
         self.is_between_events = False
         """Whether what comes next is the first byte of an event."""
 
-    def receive(self, data: bytes) -> list[ServerSentEvent]:
+    def receive(self, data: bytes) -> Iterator[ServerSentEvent]:
         """Decode the next bytes of the stream.
 
         Args:
             data: Raw body bytes after content decoding; `b""` changes nothing.
 
         Returns:
-            The events that these bytes complete, in order; often none. At the end of the body an event
-            without its blank line is dropped, as the standard says, so there is nothing to call then.
+            The events that these bytes complete, in order, decoded as they are taken; often none. At the end of the
+            body an event without its blank line is dropped, as the standard says, so there is nothing to call then.
 
         Raises:
-            ProtocolError: A line or an event is larger than `Limits` allows.
+            ProtocolError: A line or an event is larger than `Limits` allows; what came before it was given out.
         """
         if self._skip_lf and data:
             self._skip_lf = False
@@ -72,18 +73,18 @@ class SSEDecoder:
         if b"\n" not in data:
             self._hold(data)
             self.is_between_events = self._is_between_events()
-            return []
+            return
         lines = data.split(b"\n")
-        if self._line:
-            lines[0] = b"".join((*self._line, lines[0]))
+        if self._line or self._at_start:
+            self._hold(lines[0])  # the first line counts with its byte order mark, however it is cut
+            lines[0] = b"".join(self._line)
             self._line.clear()
             self._line_size = 0
         if self._at_start:
             self._at_start = False
             # The standard drops one byte order mark, at the very start.
             lines[0] = lines[0].removeprefix(_BOM)
-        self._hold(lines.pop())
-        events: list[ServerSentEvent] = []
+        rest = lines.pop()
         for line in lines:
             if len(line) > self._max_line:
                 raise self._too_large("line", self._max_line)
@@ -93,10 +94,12 @@ class SSEDecoder:
                 self._type = line[7:].decode("utf-8", "replace")
             elif line:
                 self._field(line)
-            elif self._data or self._type or self._id != self.last_event_id:
-                self._dispatch(events)
+            elif self._data:
+                yield self._dispatched()
+            else:
+                self.last_event_id, self._type = self._id, ""
+        self._hold(rest)
         self.is_between_events = self._is_between_events()
-        return events
 
     def _is_between_events(self) -> bool:
         return not (
@@ -133,14 +136,13 @@ class SSEDecoder:
         if self._data_size > self._max_event:
             raise self._too_large("event", self._max_event)
 
-    def _dispatch(self, events: list[ServerSentEvent]) -> None:
-        self.last_event_id = self._id
-        if self._data:
-            data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-            events.append(ServerSentEvent(data, self._type or "message", self._id))
-            self._data.clear()
-            self._data_size = 0
-        self._type = ""
+    def _dispatched(self) -> ServerSentEvent:
+        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+        event = ServerSentEvent(data, self._type or "message", self._id)
+        self._data.clear()
+        self._data_size = 0
+        self.last_event_id, self._type = self._id, ""
+        return event
 
     @staticmethod
     def _too_large(what: str, limit: int) -> ProtocolError:

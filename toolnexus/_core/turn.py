@@ -100,9 +100,9 @@ class CallDraft:
 
         An exact `{}` as a placeholder before the object, and the whole object once more at the finish.
         """
-        pieces = [piece for piece in self.pieces if piece]
+        pieces = self.pieces
         if len(pieces) > 1 and pieces[-1].startswith("{") and pieces[-1] == "".join(pieces[:-1]):
-            del pieces[-1]
+            pieces = pieces[:-1]
         text = "".join(pieces)
         return text[2:] if text.startswith("{}") and text[2:].lstrip().startswith("{") else text
 
@@ -192,6 +192,8 @@ class Turn:
 
     def arguments_received(self, draft: CallDraft, piece: str) -> None:
         """The next piece of a call's argument text."""
+        if not piece:
+            return
         draft.size += len(piece)
         if draft.size > self._limits.tool_args_bytes:
             raise ProtocolError(
@@ -199,8 +201,8 @@ class Turn:
                 "(Limits.tool_args_bytes)"
             )
         draft.pieces.append(piece)
-        self.deltas += bool(piece)
-        if self.log is not None and piece:
+        self.deltas += 1
+        if self.log is not None:
             self.log.tool_call_delta(well_formed(piece), draft.index, well_formed(draft.id), well_formed(draft.name))
 
     def block_received(self, data: dict[str, Any]) -> OpaqueDraft:

@@ -114,7 +114,9 @@ class DeltaTemplate:
         if not self.may_help:
             return
         delta, data = sole_delta(payload), event.data
-        if delta is None or not delta.text or b"\n" in data:  # the last: its data has several lines
+        if delta is None or b"\n" in data:  # the latter: its data has several lines
+            return
+        if delta.text in ("", _PROBE):  # of one that brings the probe, any place would seem to be the one
             return
         places = [match.span(1) for match in _string_of(delta.member).finditer(data)]
         if not places:
@@ -143,4 +145,5 @@ class DeltaTemplate:
 @cache
 def _string_of(member: str) -> re.Pattern[bytes]:
     """Finds what looks like a string under this name; the first group is its inside."""
-    return re.compile(rb'"%b"\s*:\s*"((?:[^"\\]|\\.)*)"' % member.encode())
+    # Possessive, here and in `payload`: the matcher would keep a way back for each character, 130 bytes of them.
+    return re.compile(rb'"%b"\s*:\s*"([^"\\]*+(?:\\.[^"\\]*+)*+)"' % member.encode())
