@@ -28,8 +28,15 @@ from toolnexus import AsyncClient, StreamEvent, SyncClient, Toolkit, ToolnexusEr
 ROOT = Path(__file__).parents[2]
 FULL = bool(os.environ.get("TOOLNEXUS_LOAD"))
 """Whether to take the numbers that we publish, and not a sample of them."""
-IN_FLIGHT_MIB = 12
-"""What the network takes although nobody reads it: the buffers of two sockets, as large as they may grow."""
+
+
+def _in_flight_mib() -> float:
+    """What the network takes although nobody reads it: the buffers of two sockets, as large as they may grow here."""
+    limits = (Path("/proc/sys/net/ipv4", name) for name in ("tcp_rmem", "tcp_wmem"))
+    return 2 + sum(int(limit.read_text().split()[2]) for limit in limits if limit.exists()) / 2**20
+
+
+IN_FLIGHT_MIB = _in_flight_mib()
 
 
 def figure(request: pytest.FixtureRequest, text: str) -> None:

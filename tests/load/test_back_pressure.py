@@ -13,7 +13,6 @@ from tests.load.child import FULL, IN_FLIGHT_MIB, ROOT, command, figure, has_pea
 from tests.server import Flood, Request, Response, Server, done, finish, reply, says, sse
 
 MIB = 1024 * 1024
-EVENTS = 1_000_000 if FULL else 60_000
 BLOCK = 500
 """Events in one write of the server."""
 
@@ -24,6 +23,10 @@ def numbered(count: int) -> bytes:
     """An event as long as those of real services."""
     delta = {"index": 0, "delta": {"content": f"{count % 1000:03d} "}, "logprobs": None, "finish_reason": None}
     return sse({"id": "chatcmpl-" + "x" * 29, "object": "chat.completion.chunk", "model": "m" * 60, "choices": [delta]})
+
+
+EVENTS = 1_000_000 if FULL else BLOCK * int(1.5 * IN_FLIGHT_MIB * MIB / len(numbered(0)) / BLOCK)
+"""So many that the network cannot take those that the consumer has not asked for."""
 
 
 def settled(flood: Flood) -> int:
@@ -45,7 +48,7 @@ def test_a_slow_consumer_loses_nothing_and_the_reader_waits_for_it(request, kind
         is_warm_up = asked.json["messages"][-1]["content"] == "warm up"
         return says("Fine.") if is_warm_up else reply(flood, finish(), done())
 
-    holds = [EVENTS // 20, EVENTS // 3]
+    holds = [EVENTS // 20, EVENTS // 5]
     with Server(answer) as server:
         child = subprocess.Popen(
             command("slow", kind, server.url, *map(str, holds)),

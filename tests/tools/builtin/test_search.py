@@ -280,7 +280,7 @@ def test_a_matcher_that_dies_is_an_answer(run, root, monkeypatch, tmp_path):
     program.write_text("import sys; sys.exit(3)")
     monkeypatch.setattr(matcher, "_PROGRAM", program)
     assert "needs too much time or memory, at the pattern" in run("grep", pattern="x").text
-    program.write_text("import sys; print('null', flush=True); sys.stdin.close(); sys.exit(3)")
+    program.write_text("import sys; sys.stdin.readline(); print('null', flush=True); sys.exit(3)")
     assert "needs too much time or memory, at 'a.txt'" in run("grep", pattern="x").text
 
 
