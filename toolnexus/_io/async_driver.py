@@ -142,7 +142,8 @@ async def _exchange(
     run: AgentRun, command: SendRequest, call: Call, transport: AsyncTransport, bounds: AsyncBounds, audience: Audience
 ) -> AsyncGenerator[Sequence[StreamEvent], None]:
     """One model response. Opening it is tried again, as long as nothing of it was shown."""
-    command = await _play(before_llm(command, call.hooks), bounds)
+    if call.hooks:
+        command = await _play(before_llm(command, call.hooks), bounds)
     body = call.body(run, command.request)
 
     async def open_response() -> tuple[AsyncResponse, Sequence[StreamEvent]]:
@@ -165,7 +166,8 @@ async def _exchange(
             yield await _read(run, reading, response, audience)
     finally:
         await response.aclose()
-    await _play(after_llm(run, command, call.hooks), bounds)
+    if call.hooks:
+        await _play(after_llm(run, command, call.hooks), bounds)
 
 
 async def _with_retries(
@@ -255,7 +257,9 @@ async def _run_tools(
     by_slot = {one.slot: one for one in calls}
     async with aclosing(tools.run(calls, bounds, call.id)) as outcomes:
         async for outcome in outcomes:
-            yield await _play(after_tool(by_slot[outcome.slot], outcome, call.hooks), bounds)
+            if call.hooks:
+                outcome = await _play(after_tool(by_slot[outcome.slot], outcome, call.hooks), bounds)
+            yield outcome
 
 
 async def _read(run: AgentRun, reading: Response, response: AsyncResponse, audience: Audience) -> Sequence[StreamEvent]:

@@ -17,7 +17,7 @@ from ..cancel import Cancel
 from ..limits import Limits
 from ..tool import ToolContext
 from .async_bounds import AsyncBounds, end_tasks, let_go, observed
-from .lines import apart, lend
+from .lines import apart, context_lent
 from .threads import DaemonThreads
 from .tool_calls import context_for, outcome, prepare, timed_out
 
@@ -125,8 +125,7 @@ class AsyncTools:
                 bounds.check()
                 while waiting and len(running) < self._limits.parallel_tools:
                     one = _Running.begin(waiting.popleft(), bounds, conversation_id)
-                    with lend(bounds.lent):
-                        task = asyncio.create_task(self._outcome(one))
+                    task = asyncio.create_task(self._outcome(one), context=context_lent(bounds.lent))
                     running[task] = one
                     task.add_done_callback(ended.put)
                 await ended.wait(_until_next(running, bounds))

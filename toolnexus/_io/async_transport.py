@@ -150,7 +150,7 @@ class AsyncResponse:
             self._body = response.aiter_raw()
         self._decoder = decoder_for(response)
         self.status = response.status_code
-        self.headers: Mapping[str, str] = {k.lower(): v for k, v in response.headers.items()}
+        self.headers: Mapping[str, str] = dict(response.headers.items())  # httpx, too, gives names in lower case
 
     async def read(self, patience: float | None, progress: int = 0) -> bytes:
         """The next bytes of the body; `b""` at its end.

@@ -19,7 +19,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError
@@ -56,6 +56,14 @@ def caller() -> Caller:
     if get_running_loop is None or (loop := get_running_loop()) is None:
         return threading.current_thread(), None
     return threading.current_thread(), sys.modules["asyncio"].current_task(loop)
+
+
+def context_lent(lenders: Lenders) -> Context:
+    """A copy of this context; what runs in it counts as part of the run with these places: it waits for them."""
+    context = copy_context()
+    if lenders:
+        context.run(_lenders.set, lenders)
+    return context
 
 
 @contextlib.contextmanager

@@ -167,7 +167,8 @@ def _exchange(
     run: AgentRun, command: SendRequest, call: Call, transport: SyncTransport, bounds: Bounds, audience: Audience
 ) -> Generator[Sequence[StreamEvent], None, None]:
     """One model response. Opening it is tried again, as long as nothing of it was shown."""
-    command = _play(before_llm(command, call.hooks))
+    if call.hooks:
+        command = _play(before_llm(command, call.hooks))
     body = call.body(run, command.request)
 
     def open_response() -> tuple[SyncResponse, Sequence[StreamEvent]]:
@@ -190,7 +191,8 @@ def _exchange(
             yield _read(run, reading, response, audience)
     finally:
         response.close()
-    _play(after_llm(run, command, call.hooks))
+    if call.hooks:
+        _play(after_llm(run, command, call.hooks))
 
 
 def _with_retries(function: Callable[[], T], policy: RetryPolicy, seen: RetrySeen, bounds: Bounds) -> T:
@@ -269,7 +271,7 @@ def _run_tools(calls: Sequence[ToolCall], call: Call, tools: SyncTools, bounds: 
     """The outcomes of calls that run side by side, as the hooks want them."""
     by_slot = {one.slot: one for one in calls}
     for outcome in tools.run(calls, bounds, call.id):
-        yield _play(after_tool(by_slot[outcome.slot], outcome, call.hooks))
+        yield _play(after_tool(by_slot[outcome.slot], outcome, call.hooks)) if call.hooks else outcome
 
 
 def _read(run: AgentRun, reading: Response, response: SyncResponse, audience: Audience) -> Sequence[StreamEvent]:

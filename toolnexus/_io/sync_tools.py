@@ -15,7 +15,7 @@ from .._core.commands import ToolCall, ToolOutcome
 from ..cancel import Cancel
 from ..limits import Limits
 from .bounds import Bounds
-from .lines import lend
+from .lines import context_lent
 from .threads import DaemonThreads
 from .tool_calls import context_for, outcome, prepare, timed_out
 
@@ -91,8 +91,7 @@ class SyncTools:
         cancel = Cancel()
         unlink = bounds.cancel.add_callback(cancel.cancel)
         context = context_for(call, bounds, conversation_id, cancel)
-        with lend(bounds.lent):
-            variables = contextvars.copy_context()
+        variables = context_lent(bounds.lent)
 
         def work() -> None:
             began = time.monotonic()

@@ -108,14 +108,14 @@ class SyncResponse:
         self._transport = transport
         self._response = response
         self._patience = patience
-        self._watch = _Watch(response, patience.bounds)
+        self._watch = None if isinstance(response, DirectResponse) else _Watch(response, patience.bounds)
         self._body = _body(response)
         self._decoder = decoder_for(response)
         self.times_progress = patience.times_progress
         """Whether `read` wants to know of progress."""
         self._is_plain = self._decoder is None and not self.times_progress  # as nearly every reply: nothing but reads
         self.status = response.status_code
-        self.headers: Mapping[str, str] = {k.lower(): v for k, v in response.headers.items()}
+        self.headers: Mapping[str, str] = dict(response.headers.items())  # httpx, too, gives names in lower case
 
     def read(self, patience: float | None, progress: int = 0) -> bytes:
         """The next bytes of the body; `b""` at its end.
@@ -124,7 +124,7 @@ class SyncResponse:
             patience: Seconds to wait in all, from the first time it is given; `None` for the idle timeout.
             progress: How far the model has come; a number that changes with each word of it.
         """
-        if patience is not None and self._patience.shorten(patience):
+        if patience is not None and self._patience.shorten(patience) and self._watch is not None:
             self._watch.shorten(patience)
         if self._is_plain:
             data = self._next()
@@ -136,9 +136,12 @@ class SyncResponse:
         return data
 
     def _wait_for_progress(self, progress: int) -> bytes | Exception:
-        self._watch.expect_progress(self._patience.wait_begins(progress))
+        left = self._patience.wait_begins(progress)
+        if self._watch is not None:
+            self._watch.expect_progress(left)
         data = self._wait()
-        self._watch.expect_progress(None)
+        if self._watch is not None:
+            self._watch.expect_progress(None)
         if not data and (stalled := self._patience.stalled()):
             raise stalled
         if not isinstance(data, Exception):
@@ -168,7 +171,8 @@ class SyncResponse:
 
     def close(self) -> None:
         """Let go of the reply; its connection is used again if the whole body was read."""
-        self._watch.close()
+        if self._watch is not None:
+            self._watch.close()
         self._response.close()
 
 
@@ -184,11 +188,11 @@ def _body(response: DirectResponse | httpx.Response) -> Iterator[bytes]:
 class _Watch:
     """Interrupts reads over connections that are not ours, a proxy's or a caller's: those know no `Patience`."""
 
-    def __init__(self, response: DirectResponse | httpx.Response, bounds: Bounds) -> None:
+    def __init__(self, response: httpx.Response, bounds: Bounds) -> None:
         self._timers: list[threading.Timer] = []
         self._progress_timer: threading.Timer | None = None
         self._unlink: Callable[[], None] = lambda: None
-        stream = None if isinstance(response, DirectResponse) else response.extensions.get("network_stream")
+        stream = response.extensions.get("network_stream")
         self._socket = stream.get_extra_info("socket") if stream is not None else None
         if self._socket is not None:
             self._unlink = bounds.cancel.add_callback(self._interrupt)
