@@ -204,21 +204,14 @@ class AgentRun:
         return self._log.take() if self._log is not None else ()
 
     def receive(self, data: bytes, now: float = 0.0) -> Sequence[StreamEvent]:
-        """Read body bytes, cut anywhere, at `now` in Unix seconds.
-
-        Returns:
-            What they tell. What goes wrong behind it is raised by the next call, so that nothing said is lost.
-        """
+        """Read body bytes, cut anywhere, at `now` in Unix seconds; see `Response.receive`."""
         response = self.reading or self._open_response()
         if self._log is not None:
             self._log.now = now
         return response.receive(data)
 
     def response_failed(self, error: ToolnexusError, now: float = 0.0) -> Sequence[StreamEvent]:
-        """Reading broke off: an end like any other if the answer was complete or there is none, else `error` is raised.
-
-        An error status is an answer enough; a 401 is not tried again because its body was cut.
-        """
+        """Reading broke off: an end like any other, or `error` is raised; see `Response.check_broken_off`."""
         self._open_response().check_broken_off(error)
         return self.response_ended(now)
 
@@ -229,8 +222,8 @@ class AgentRun:
             The rest of what it tells, and the calls that the model asks for.
 
         Raises:
-            ToolnexusError: The response is an error, is no protocol, or is not complete. Whether it may be
-                asked for again depends on `shown`.
+            ToolnexusError: The response is an error, is no protocol, or is not complete. It may be asked for again
+                unless something of it was `shown`.
         """
         response = self._open_response()
         events = response.ended()

@@ -101,7 +101,7 @@ def spelled(
         if not goes_on:
             out.append(message)
         elif out[-1] is joined:
-            joined["content"] += blocks
+            out[-1]["content"] += blocks
         else:
             joined = out[-1] = {"role": role, "content": [*out[-1]["content"], *blocks]}
     if out and out[0]["role"] == "assistant":
