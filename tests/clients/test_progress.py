@@ -35,8 +35,8 @@ NO_PROGRESS = {
 @pytest.mark.parametrize("what", NO_PROGRESS.values(), ids=NO_PROGRESS)
 def test_a_model_that_says_nothing_for_too_long_is_given_up_and_asked_again(connect, serve, what):
     server = serve(reply(what()), says("Here."))
-    with soon():
-        assert connect(server, progress_timeout=0.1).stream("Go.").text == "Here."
+    with soon():  # and the second answer, on a busy machine, within that time
+        assert connect(server, progress_timeout=0.4).stream("Go.").text == "Here."
     assert len(server.requests) == 2
     server.requests[0].wait_left()
 
