@@ -16,6 +16,7 @@ from tests.clients.harness import MODEL
 from tests.server import says
 from toolnexus import AsyncClient
 from toolnexus._io import async_network, faults
+from toolnexus._io.alarm import Alarm
 from toolnexus._io.async_bounds import AsyncBounds
 from toolnexus._io.async_network import _HIGH_WATER, AsyncConnection, AsyncDirectTransport, Flow
 from toolnexus._io.async_pump import Pump
@@ -141,6 +142,23 @@ def test_a_write_times_out_if_nothing_goes_out_meanwhile():
         with pytest.raises(faults.WriteTimeout):
             await flow.sent(0.01)
 
+    asyncio.run(main())
+
+
+def test_what_is_sent_while_the_time_runs_out_was_sent_in_time(monkeypatch):
+    ring = Alarm._ring
+
+    def ring_and_send(alarm: Alarm) -> None:
+        ring(alarm)
+        flow.resume_writing()
+
+    async def main() -> None:
+        flow.pause_writing()
+        await flow.sent(0.01)
+        assert not flow.is_full
+
+    monkeypatch.setattr(Alarm, "_ring", ring_and_send)
+    flow, _ = connected()
     asyncio.run(main())
 
 

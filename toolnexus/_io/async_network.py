@@ -125,9 +125,10 @@ class Flow(asyncio.Protocol):
         try:
             await self._writer
         except faults.WriteTimeout:
-            if self.transport.get_write_buffer_size() >= size:
-                raise
-            self.pause_writing()  # wait on
+            if self.is_full:  # else it was sent while the alarm rang
+                if self.transport.get_write_buffer_size() >= size:
+                    raise
+                self.pause_writing()  # wait on
         finally:
             self._alarm.unset()
         if self._error is not None:
