@@ -27,7 +27,7 @@ from tests.server import (
     usage,
 )
 from tests.validators import anthropic, openai
-from toolnexus import AsyncClient, RateLimitError, Toolkit, define_tool, from_openai
+from toolnexus import AsyncClient, RateLimitError, SyncClient, Toolkit, define_tool, from_openai
 
 Serve = Callable[..., Server]
 
@@ -142,10 +142,10 @@ def test_error_replies_use_up_no_connection_of_a_callers_pool(
             with pytest.raises(RateLimitError):
                 ask("Go.")
         assert ask("Go.").text == "Here."
-        if kind_of_client == "sync":
+        if isinstance(client, SyncClient):
             http_client.close()
         else:
-            client.runner.run(http_client.aclose())  # type: ignore[union-attr]  # it is the async one
+            client.runner.run(http_client.aclose())
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -8,6 +8,7 @@ import gc
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -93,7 +94,7 @@ def turns_of_threads(client: SyncClient, names: Sequence[str]) -> list[Callable[
             ways = (client.ask, client.stream, lambda *a, **k: list(client.iter_events(*a, **k)))
             ways[turn % 3](f"{name}/{turn}", id="talk")
 
-    return [lambda name=name: work(name) for name in names]  # type: ignore[misc]  # a default binds the name
+    return [partial(work, name) for name in names]
 
 
 async def turns_of_tasks(client: AsyncClient, names: Sequence[str]) -> None:
@@ -568,9 +569,10 @@ def held(server: Server, store: MemoryStore) -> Any:
 
 
 def server_gate(server: Server) -> Gate:
-    gate = server._script[0].before  # type: ignore[union-attr]  # it is a response
-    assert isinstance(gate, Gate)
-    return gate
+    (response, *_) = server._script
+    assert isinstance(response, Response)
+    assert isinstance(response.before, Gate)
+    return response.before
 
 
 def gave_up(error: ToolnexusError, kind: type[ToolnexusError]) -> None:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tests.server import Response, calls, done, failure, finish, reply, says, sse, text, tool_call, whole
+from tests.server import Request, Response, calls, done, failure, finish, reply, says, sse, text, tool_call, whole
 from toolnexus import (
     APIConnectionError,
     APIStatusError,
@@ -230,8 +230,8 @@ def test_retries_of_many_threads_do_not_disturb_each_other(connect, serve, kind)
     seen: dict[str, int] = {}
     lock = threading.Lock()
 
-    def script(request: object) -> Response:
-        prompt = request.json["messages"][-1]["content"]  # type: ignore[attr-defined]  # a Request of tests.server
+    def script(request: Request) -> Response:
+        prompt = request.json["messages"][-1]["content"]
         with lock:
             seen[prompt] = seen.get(prompt, 0) + 1
             return failure(503) if seen[prompt] < 3 else says(prompt)

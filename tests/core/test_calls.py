@@ -11,7 +11,7 @@ from tests.core.scripted import answer, call_chunk, make_run, make_tool, say, se
 from toolnexus._core.commands import AdmitTools, RunTools, ToolOutcome, WaitFor
 from toolnexus._core.run import AgentRun
 from toolnexus.errors import AnswerMismatchError, ConfigurationError
-from toolnexus.events import PendingEvent, ToolResultEvent
+from toolnexus.events import PendingEvent, ToolCallEvent, ToolResultEvent
 from toolnexus.messages import Message, TextPart, ToolCallPart, ToolResultPart
 from toolnexus.suspension import Answer, Pending, RequestCall
 from toolnexus.tool import Tool, ToolResult
@@ -52,7 +52,7 @@ def running(run: AgentRun) -> list[str]:
 
 
 def outputs(run: AgentRun) -> list[str]:
-    return [part.output for message in run.messages if message.role == "tool" for part in message.parts]  # type: ignore[union-attr]  # a tool message holds results
+    return [part.output for message in run.messages for part in message.parts if isinstance(part, ToolResultPart)]
 
 
 @pytest.mark.parametrize("args", [{}, {"n": 7}])
@@ -222,3 +222,31 @@ def test_a_call_that_has_a_result_is_finished_whatever_its_history_says() -> Non
 
 def left_result(id: str) -> list[Message]:
     return [Message("tool", [ToolResultPart(id, "look", (TextPart("seen"),))])]
+
+
+def test_a_call_that_begins_again_does_so_with_the_models_arguments_not_with_those_of_a_hook() -> None:
+    run = make_run(LOOK, is_hooked=True, can_wait=True)
+    answer(run, call_chunk(("c0", "look", '{"n": 0}')))
+    run.tool_admitted(0, {"n": 7})
+    settle(run, asking("r1"))
+    run.answer_received(Answer("r1", ok=True), 0.0)
+    command = run.next_command()
+    assert isinstance(command, AdmitTools)
+    assert [call.args for call in command.calls] == [{"n": 0}]
+
+
+def test_what_is_done_to_an_event_or_a_request_changes_nothing_that_runs() -> None:
+    run = make_run(LOOK, can_wait=True)
+    told, *_ = answer(run, call_chunk(("c0", "look", '{"n": 0}')))
+    assert isinstance(told, ToolCallEvent)
+    told.args["n"] = 9
+    command = run.next_command()
+    assert isinstance(command, RunTools)
+    assert [call.args for call in command.calls] == [{"n": 0}]
+    settle(run, Pending("Sure?", id="r1", data={"n": 0}))
+    wanted = run.next_command()
+    assert isinstance(wanted, WaitFor)
+    wanted.request.data["n"] = 9
+    again = run.next_command()
+    assert isinstance(again, WaitFor)
+    assert again.request.data == {"n": 0}
